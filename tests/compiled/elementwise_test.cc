@@ -1,4 +1,4 @@
-// Every elementwise opcode on every element type that it accepts, on ordinary and special values.
+// Elementwise opcodes on element types that they accept, on ordinary and special values.
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"

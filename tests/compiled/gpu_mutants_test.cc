@@ -1,8 +1,9 @@
-// Damaged kernels of the examples: the checking mode of gpu_sim must report an error, or the results must differ.
+// Damaged kernels of the examples: the checking mode of gpu_sim must report an error, or the results must differ, for
+// at least 95 % of the mutants that are not equivalent to the intact kernel.
 // docs/decisions/0036-mutants-of-gpu-kernels.md has the rules and the figures.
 //
-// XLAD_MUTANTS=N draws N mutants of each kind. The default is 40 mutants of each kind, only of kernels that move at
-// most 100 KiB.
+// XLAD_MUTANTS=N draws at most N mutants of each kind. The default is 40 mutants of each kind, of at most 60 kernels
+// that move at most 100 KiB each.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -143,7 +144,7 @@ class GpuMutants : public testing::Test {
       return;
     }
     ++counts->missed;
-    absl::StrAppend(&counts->missed_mutants, sample.program, " ", sample.kernel->symbol, ": access ",
+    absl::StrAppend(&counts->missed_mutants, sample.program, " ", sample.kernel->symbol, ": place ",
                     mutant.mutation.number, "\n");
   }
 

@@ -1,4 +1,4 @@
-// Compiled kernels of all opcodes that are not elementwise, compared with the evaluator.
+// Compiled kernels of opcodes that are not elementwise, and of fusions, compared with the evaluator.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -28,7 +28,7 @@ TEST(Kernel, FusesElementwiseChains) {
     t = f32[7,5] transpose(m), dimensions={1,0}
     r = f32[35] reshape(t)
     ROOT n = f32[35] negate(r))"));
-  // A chain of 40 values, each of which is used twice: it has 2^40 paths.
+  // A chain of 40 values, each of which, except the last, is used twice: it has 2^39 paths.
   std::string chain = "v0 = f32[9] parameter(0)\n";
   for (int i = 1; i < 40; ++i) {
     absl::StrAppend(&chain, i == 39 ? "ROOT " : "", "v", i, " = f32[9] ", i % 2 == 0 ? "add" : "maximum", "(v", i - 1,
@@ -449,7 +449,7 @@ TEST(Kernel, LinearAlgebra) {
   Batch batch;
   for (const char* type : {"f32", "f64", "c64", "c128"}) {
     for (const char* lower : {"true", "false"}) {
-      // A A^H + 5 is positive definite. The matrix is computed inside the kernel.
+      // Random matrices are rarely positive definite; if they are not, the results contain NaNs.
       batch.Add(absl::StrReplaceAll(R"(HloModule m
 ENTRY e {
   x = $[2,5,5] parameter(0)

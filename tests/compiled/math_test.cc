@@ -88,7 +88,7 @@ TEST_P(Math, StaysWithinItsBound) {
   const Function& function = GetParam();
   Compiled compiled(function.opcode, kBlock);
   float* const x = compiled.x();
-  // Every 4093rd f32 of both signs, and all special values. 4093 is prime, so all patterns of low bits occur.
+  // Every 4093rd f32 of both signs, and special values. 4093 is prime, so all patterns of low bits occur.
   double worst = 0;
   float at = 0;
   uint32_t bits = 0;
@@ -123,8 +123,8 @@ uint32_t BitsOf(float value) {
   return bits;
 }
 
-// The bits of a result are the same whether its argument is in a vector, at the end of an array or alone. Neighboring
-// arguments have different exponents.
+// The bits of a result that is not NaN are the same whether its argument is in a vector, at the end of an array or
+// alone. Neighboring arguments have different exponents.
 TEST_P(Math, DoesNotDependOnNeighboringElements) {
   Compiled one(GetParam().opcode, 1);
   for (const int64_t n : {16, 1021}) {

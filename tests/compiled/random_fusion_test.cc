@@ -67,7 +67,7 @@ class Writer {
   }
 
   Value Any() { return values_[Below(static_cast<int>(values_.size()))]; }
-  // Returns another value of the same type and sizes if a few random tries find one, otherwise `value`.
+  // Returns another value of the same type and sizes if one of eight random tries finds one, otherwise `value`.
   Value Like(const Value& value) {
     for (int i = 0; i < 8; ++i) {
       const Value other = Any();

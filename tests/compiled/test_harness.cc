@@ -237,11 +237,13 @@ void ExpectEqual(const std::vector<Array>& actual, const std::vector<Array>& exp
   }
 }
 
-void ExpectSameBits(const std::vector<Array>& actual, const std::vector<Array>& expected, const std::string& text) {
+// `reference` says how the expected results were computed.
+void ExpectSameBits(const std::vector<Array>& actual, const std::vector<Array>& expected, const std::string& reference,
+                    const std::string& text) {
   for (size_t i = 0; i < actual.size(); ++i) {
     const absl::Span<const std::byte> found = actual[i].bytes(), wanted = expected[i].bytes();
     EXPECT_TRUE(std::equal(found.begin(), found.end(), wanted.begin()))
-        << "result " << i << " has bits that differ from those on one thread\n"
+        << "result " << i << " has bits that differ from those " << reference << "\n"
         << text;
   }
 }
@@ -259,9 +261,9 @@ void CompareRuns(F&& run, const std::vector<Launch>& launches, const std::vector
       ASSERT_TRUE(actual.ok()) << actual.status() << "\n" << text;
       if (count == 1) of_one_thread = *actual;
       if (of_usual_schedule.empty()) of_usual_schedule = *actual;
-      if (launch.has_random_schedule) ExpectSameBits(*actual, of_usual_schedule, text);
+      if (launch.has_random_schedule) ExpectSameBits(*actual, of_usual_schedule, "of the usual schedule", text);
       if (count == 1) ExpectEqual(*actual, expected, text, tolerance);
-      ExpectSameBits(*actual, of_one_thread, text);
+      ExpectSameBits(*actual, of_one_thread, "on one thread", text);
     }
   }
 }

@@ -26,9 +26,9 @@ const hlo::Instruction* AsKernel(hlo::Module* module);
 absl::StatusOr<std::vector<tensor::Array>> RunEvaluated(const hlo::Module& module,
                                                         const std::vector<tensor::Array>& inputs);
 
-// Random values for a parameter: small integers, or floats with fractions, of both signs (unsigned integers wrap
-// around). If `specials` is set, the values also include infinities, NaNs, zeros of both signs, denormal numbers and
-// any integers. Other types, which have 8 bits or fewer, get any bit pattern.
+// Random values for a parameter: booleans, small integers, or floats with fractions, of both signs (unsigned integers
+// wrap around). If `specials` is set, the values also include infinities, NaNs, zeros of both signs, denormal numbers
+// and any integers. Other types, which have 8 bits or fewer, get any bit pattern.
 tensor::Array RandomArray(Random& random, const tensor::Shape& shape, bool specials = false);
 
 // Programs that are compiled, run, and compared with the evaluator. All programs are compiled into one object file,
@@ -46,6 +46,7 @@ class Batch {
   void Add(const std::string& text, const hlo::Tolerance& tolerance = {}, bool specials = false);
   // Adds a program that runs on ordinary inputs and on special inputs. It is compiled once for both.
   void AddOrdinaryAndSpecial(const std::string& text, const hlo::Tolerance& tolerance = {});
+  // Adds a program that runs on these inputs.
   void AddOn(const std::string& text, std::vector<tensor::Array> inputs, const hlo::Tolerance& tolerance = {});
   // In the program added last, each pair (result leaf, operand leaf) shares memory, as in KernelRequest::in_place.
   void InPlace(std::vector<std::pair<int, int>> pairs) { cases_.back().in_place = std::move(pairs); }
@@ -71,7 +72,7 @@ class Batch {
 void ExpectSame(const std::string& text, const hlo::Tolerance& tolerance = {}, bool specials = false,
                 uint64_t seed = 1);
 
-hlo::Tolerance Ulp(uint64_t ulp);
+hlo::Tolerance Ulp(uint64_t ulp);       // Returns a tolerance of this many units in the last place.
 hlo::Tolerance Close(double relative);  // Returns a tolerance with this relative and absolute error.
 
 }  // namespace xlad::compiler

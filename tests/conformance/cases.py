@@ -1,7 +1,7 @@
 """Conformance cases: programs with inputs and expected results, in a folder with a manifest.jsonl.
 
 A case is HLO text, inputs, and expected results from jaxlib's CPU backend or from a function of the caller. `xlad eval
---corpus` reads the folder. Element types without a name in safetensors are stored as bytes.
+--corpus` reads the folder. Element types that are not in PLAIN are stored as bytes.
 """
 
 import dataclasses
@@ -61,7 +61,10 @@ def stored(array):
 
 @dataclasses.dataclass
 class Case:
-    """`compare` has one entry per result, or one for all results. `expected` is None until the results are known."""
+    """`compare` has one entry per result, or one for all results. `expected` is None until the results are known.
+
+    If `processes` is not 1, `inputs` and `expected` have a list for each process. `extra` is added to the entry of the
+    manifest."""
 
     name: str
     text: str
@@ -130,7 +133,7 @@ def evaluate(xlad, folder, *flags):
 
 
 class Refused(Exception):
-    """The reference cannot run the program; the text is the reason."""
+    """`xlad opt` or the reference cannot process the program; the text is the reason."""
 
 
 def to_proto(xlad, text):
@@ -155,7 +158,8 @@ def run_in_jaxlib(proto, inputs):
 
 
 class Jaxlib:
-    """Runs jaxlib in a separate process, because some programs abort it. The process is restarted after each abort."""
+    """Runs jaxlib in a separate process, because some programs abort it. The process is restarted after each abort,
+    and if it does not answer within 60 s."""
 
     def __init__(self):
         self.process = None

@@ -1,4 +1,5 @@
-"""Cases for opcodes that JAX does not emit: expected values from numpy, mpmath or the opcode's definition."""
+"""Cases with expected values from numpy, mpmath or the opcode's definition. Most are of opcodes that JAX does not
+emit."""
 
 import ml_dtypes
 import numpy as np
@@ -249,7 +250,7 @@ def collective_cases(rng):
             for r in range(replicas):
                 for p in range(partitions):
                     own, source = (r, p) if mode == "replica" else (p, r), None
-                    if own[0] == 1:  # The pair is {0,1}: device 1 gets the value of device 0, and device 0 gets zeros.
+                    if own[0] == 1:  # The pair is {0,1}: replica or partition 1 gets the value of 0, which gets zeros.
                         source = p if mode == "replica" else r * partitions
                     expected[r * partitions + p] = [zeros if source is None else x[source]]
             pairs = f"{MODES[mode]}source_target_pairs={{{{0,1}}}}"

@@ -13,7 +13,7 @@ EPSILON = {"f64": 1e-12, "f32": 1e-5, "f16": 4e-3, "bf16": 3e-2, "c64": 1e-5, "c
 
 
 def sums(name, scale=1.0):
-    """The allowed error of sums of a few hundred numbers of magnitude `scale`."""
+    """Returns the allowed error of sums of at most a few hundred numbers of magnitude `scale`."""
     return close(EPSILON[name], EPSILON[name] * scale) if name in EPSILON else FLUSHED_EQUAL
 
 
@@ -22,7 +22,7 @@ def tame(rng, name, dims):
 
 
 def identity(name, opcode):
-    """The opcode's identity. With any other start value, XLA's results depend on how it splits the work."""
+    """Returns the opcode's identity. With any other start value, XLA's results depend on how it splits the work."""
     if opcode in ("add", "or"):
         value = 0
     elif opcode in ("multiply", "and"):
@@ -111,7 +111,7 @@ def iota(program, rng, name):
 
 
 def starts(program, rng, dims):
-    """Start indices, a third of them out of bounds."""
+    """Returns an index for each dimension, from -3 (u32: 0) to the size of the dimension + 2."""
     kind = str(rng.choice(["s32", "s64", "u32", "s8"]))
     low = 0 if kind == "u32" else -3
     return [program.parameter(np.asarray(rng.integers(low, size + 3), DTYPES[kind])) for size in dims]
@@ -213,7 +213,7 @@ def reduce(program, rng, name):
 
 
 def reduce_pairs(program, rng, name):
-    """Returns the value and the index of the largest element: a reduction of two operands at once."""
+    """Adds a reduction of two operands at once, which computes the value and the index of the largest element."""
     dims = (int(rng.integers(1, 5)), int(rng.integers(1, 6)))
     operands = [program.parameter(random_array(rng, name, dims, special=False))]
     operands.append(program.op(shape("s32", dims), "iota", [], "iota_dimension=1"))
@@ -352,7 +352,7 @@ def fft(program, rng, name):
 
 
 def matrix(rng, name, dims, n):
-    """A well conditioned, symmetric (Hermitian) positive definite matrix."""
+    """Returns a well-conditioned, symmetric (Hermitian) positive definite matrix."""
     a = tame(rng, name, (*dims, n, n))
     return (a @ np.conj(np.swapaxes(a, -1, -2)) / 9 + np.eye(n) * 2).astype(DTYPES[name])
 
@@ -415,7 +415,7 @@ def rng_bits(program, rng, name):
 
 
 def control(program, rng, name):
-    """A loop, a conditional, a call and a map of the same small function."""
+    """Adds a call, a map and a loop of the same small function, and a conditional."""
     step = program.combiner(name, str(rng.choice(["add", "multiply", "maximum", "subtract"])))
     x, y = (program.parameter(tame(rng, name, ())) for _ in range(2))
     one(program, name, (), "call", [x, y], f"to_apply={step}", sums(name, 10))

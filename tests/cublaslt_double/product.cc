@@ -65,7 +65,7 @@ bool IsValid(const Layout& layout) {
 // Indices of LtAlgorithm::data.
 enum Word { kScheme, kWorkspaceBytes, kAlignments, kProblem };
 
-// A number that differs for different problems.
+// A number that, almost certainly, differs for problems with different layouts or transpositions.
 uint64_t Hash(const Problem& problem) {
   uint64_t hash = 1469598103934665603U;
   const auto add = [&hash](auto value) { hash = (hash ^ static_cast<uint64_t>(value)) * 1099511628211U; };

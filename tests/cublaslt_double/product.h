@@ -47,14 +47,14 @@ struct Problem {
   uint64_t k() const { return operation.transpose_a != 0 ? a.rows : a.columns; }
 };
 
-// Returns kLtInvalidValue if the sizes or numbers of matrices do not match, if C and D have different types, or if
-// matrices of a batch of C or D overlap. Returns kLtNotSupported unless sums are computed in f32, both operands have
-// the same type, and the result has that type or f32.
+// Returns kLtInvalidValue if a layout is invalid, if the sizes or numbers of matrices do not match, if C and D have
+// different types, or if matrices of a batch of C or D overlap. Returns kLtNotSupported unless sums are computed in
+// f32, both operands have the same type, and the result has that type or f32.
 LtStatus CheckProblem(const Problem& problem);
 
 // Returns the algorithms that the library proposes for a valid problem. The first one has a state that is not success,
-// because callers must skip such proposals. The others are usable, the best first. They split the sum into two parts if
-// the preference allows one of the reduction schemes; otherwise they compute it in one part.
+// because callers must skip such proposals. The others are usable, the best first. The last one computes the sum in one
+// part. The others split it into two parts, by the reduction schemes that the preference allows.
 std::vector<LtHeuristicResult> Propose(const Problem& problem, const Preference& preference);
 
 // The addresses that a call is given, as integers.

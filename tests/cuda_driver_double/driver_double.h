@@ -20,9 +20,14 @@ namespace xlad::cuda_double {
 using runtime::cuda::Result;
 
 // "KEY=VALUE,...", from the environment variable XLAD_CUDA_DOUBLE or from xladCudaDoubleConfigure:
-//   devices=1  version=12040  capability=90  memory=17179869184  pools=1  cublaslt=130100
+//   devices=1                  the number of GPUs
+//   version=12040              the driver's version, as cuDriverGetVersion returns it
+//   capability=90              the compute capability of every GPU, times 10
+//   memory=17179869184         the bytes of memory that all GPUs share
+//   pools=1                    1 if memory pools are supported, otherwise 0
+//   cublaslt=130100            the version of the test double of cuBLASLt
 //   races=1                    races between the threads of a kernel are errors (race_checker.h); slow
-//   fail=FUNCTION:CODE[:CALLS] the first CALLS calls of the function succeed, later ones return CODE
+//   fail=FUNCTION:CODE[:CALLS] the first CALLS calls (default: 0) of the function succeed, later ones return CODE
 // The function may also be one of cuBLASLt (tests/cublaslt_double).
 // The environment variable CUDA_VISIBLE_DEVICES selects some of the GPUs, by their numbers.
 struct Settings {
@@ -44,10 +49,10 @@ class DriverDouble {
   void Configure(const std::string& text);
   const Settings& settings() const { return settings_; }
   WindowMemory& memory() { return *memory_; }
-  // Called at the beginning of each driver function. Returns the error that the function must return at once: an
-  // injected error or the error of the context.
+  // Called at the beginning of each driver function, except those that name errors or release something. Returns the
+  // error that the function must return at once: an injected error or the error of the context.
   Result Enter(const std::string& function);
-  // Records an error of asynchronous work. As with a real driver, all later calls return it.
+  // Records an error of asynchronous work. As with a real driver, later functions return it (see Enter).
   void Break(Result error);
   Result broken() const;
 
@@ -66,6 +71,7 @@ class WorkQueue {
   ~WorkQueue();
   // After an error in any queue, work is skipped unless `always` is set.
   void Add(std::function<Result()> work, bool always = false);
+  // Waits until all work is done. Returns the error of any queue, or 0.
   Result Wait();
 
  private:

@@ -57,7 +57,7 @@ const Instruction* MultiplyAddWide(const Instruction* i, Thread& t) {
   t.Set<To>(i->r[0], static_cast<To>(product + t.Get<To>(i->r[3])));
   return i + 1;
 }
-// Bit fields: r[1] is the value, r[2] the first bit, r[3] their number.
+// Bit fields: r[1] is the value, r[2] the number of the first bit, and r[3] the number of bits.
 template <typename T>
 const Instruction* ExtractBits(const Instruction* i, Thread& t) {
   using U = std::make_unsigned_t<T>;
@@ -115,7 +115,7 @@ const Instruction* Join(const Instruction* i, Thread& t) {
   t.Set<Whole>(i->r[0], static_cast<Whole>(t.Get<Half>(i->r[1]) | high << (8 * sizeof(Half))));
   return i + 1;
 }
-// Additions that read and write the carry.
+// Additions and subtractions that write the carry, and also read it if `kReads` is true.
 template <typename U, bool kReads, bool kSubtracts>
 const Instruction* AddCarry(const Instruction* i, Thread& t) {
   const U a = t.Get<U>(i->r[1]), b = t.Get<U>(i->r[2]);
@@ -126,7 +126,7 @@ const Instruction* AddCarry(const Instruction* i, Thread& t) {
   t.Set<U>(i->r[0], static_cast<U>(wide));
   return i + 1;
 }
-// An addition that reads the carry and does not change it.
+// An addition or subtraction that reads the carry and does not change it.
 template <typename U, bool kSubtracts>
 const Instruction* AddLastCarry(const Instruction* i, Thread& t) {
   const bool carry = t.carry;

@@ -6,7 +6,8 @@
 namespace xlad::cuda_double {
 namespace {
 
-// Returns the host memory of an address in any state space. If there is none, calls Thread::Fail and returns null.
+// Returns the host memory of an address in any state space. If there is none or the address is not aligned to `bytes`,
+// calls Thread::Fail and returns null.
 std::byte* Find(Thread& t, uint64_t address, uint64_t bytes) {
   if (address % bytes != 0) {
     t.Fail(kMisalignedAddress);

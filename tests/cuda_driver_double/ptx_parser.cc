@@ -250,7 +250,7 @@ class Parser : private Reader {
 
   const Instruction* Target(const std::string& label) const {
     const auto found = labels_.find(label);
-    if (found == labels_.end()) Fail(Line(), "no label '" + label + "'");
+    if (found == labels_.end()) Fail(Line(), "found no label '" + label + "', expected one in the function");
     return &function_->code[found->second];
   }
 
@@ -321,7 +321,7 @@ class Parser : private Reader {
     int64_t offset = 0;
     std::string symbol;  // A name that is neither a register nor a variable of the module.
     bool has_address = false;
-    int vector_at = -1;  // The position of the first vector among the operands, or -1 if there is none.
+    int vector_at = -1;  // The position of the last vector among the operands, or -1 if there is none.
   };
 
   // Returns the register of a register name, a number or the address of a variable. Any other name is stored in
@@ -408,7 +408,9 @@ class Parser : private Reader {
       NewDetails(&instruction)->operands = operands.r;
       return;
     }
-    if (operands.r.size() > 6) Fail(Line(), "too many operands of '" + name + "'");
+    if (operands.r.size() > 6) {
+      Fail(Line(), "found " + std::to_string(operands.r.size()) + " operands of '" + name + "', expected at most 6");
+    }
     for (size_t o = 0; o < operands.r.size(); ++o) instruction.r[o] = operands.r[o];
   }
 
@@ -421,7 +423,10 @@ class Parser : private Reader {
       load.offset = parameter->second + operands.offset;
       return;
     }
-    if (!operands.symbol.empty() || operands.offset != 0 || operands.r.size() != 2) {
+    if (!operands.symbol.empty()) {
+      Fail(Line(), "found no parameter '" + operands.symbol + "', expected one of the function");
+    }
+    if (operands.offset != 0 || operands.r.size() != 2) {
       Fail(Line(), "found an access to a part of a parameter, expected one to all of it");
     }
     Instruction& copy = Emit("copy");
@@ -471,7 +476,9 @@ class Parser : private Reader {
     for (const std::unique_ptr<Details>& details : function.details) {
       if (details->callee_name.empty()) continue;
       const auto found = program_->functions.find(details->callee_name);
-      if (found == program_->functions.end()) Fail(Line(), "no function '" + details->callee_name + "'");
+      if (found == program_->functions.end()) {
+        Fail(Line(), "found no function '" + details->callee_name + "', expected one in the module");
+      }
       details->callee = found->second.get();
       if (details->callee->parameters.size() != details->arguments.size() ||
           details->callee->results.size() != details->results.size()) {

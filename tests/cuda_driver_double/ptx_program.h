@@ -131,9 +131,9 @@ struct Thread {
 // Returns null and sets `error`, which names the line, if the text is not in the form that LLVM writes.
 std::unique_ptr<Program> ParsePtx(const std::string& text, GlobalMemory* memory, std::string* error);
 
-// Runs all threads of a block to their end. Returns 0, or the error of a thread. `position` has the number of threads
-// per block in [1], the index of the block in [2] and the number of blocks in [3]; [0] is unused. If `races` is not
-// null, it records the accesses of the block; a race is the error kLaunchFailed.
+// Runs all threads of a block to their end. Returns 0, or the error of a thread or warp. `position` has the number of
+// threads per block in [1], the index of the block in [2] and the number of blocks in [3]; [0] is unused. If `races` is
+// not null, it records the accesses of the block; a race is the error kLaunchFailed.
 int RunBlock(const Function& kernel, const GlobalMemory& memory, const std::byte* parameters,
              const uint32_t (&position)[4], RaceChecker* races = nullptr);
 
@@ -141,20 +141,22 @@ struct Grid {
   uint32_t blocks = 1, threads = 1;  // The number of blocks, and of threads per block.
   bool checks_races = false;         // Whether races are errors. Messages about them are written to stderr.
 };
-// Runs all blocks of a grid. Returns 0, or the error of a thread.
+// Runs all blocks of a grid. Returns 0, or the error of a block, after which no other block runs.
 int RunGrid(const Function& kernel, const GlobalMemory& memory, const std::byte* parameters, const Grid& grid);
 
 // Returns the step of an instruction by its name with all suffixes, such as "add.rn.f32", or null if it is unknown.
 // Instruction::r has the results, then the operands.
 Step FindArithmetic(const std::string& name);
+// Like FindArithmetic, for conversions. Sets `mode` if the name has a rounding.
 Step FindConversion(const std::string& name, int* mode);
+// Like FindArithmetic, for loads and stores. Sets `count` to the number of elements.
 Step FindMemory(const std::string& name, int* count);
-// Returns the step of a branch, call, return, barrier or instruction of a warp. Sets `mode` for an instruction of a
-// warp.
+// Like FindArithmetic, for branches, skips, calls, returns, traps, barriers, copies, addresses of local memory and
+// instructions of a warp. Sets `mode` for an instruction of a warp.
 Step FindControl(const std::string& name, int* mode);
 
-// Executes the instruction at which all threads of a warp wait, and makes them ready. Returns 0, or kLaunchFailed if
-// the instruction needs all 32 threads and some wait at another instruction.
+// Executes the instructions at which all threads of a warp wait, and makes the threads ready. Returns 0, or
+// kLaunchFailed if one of them is a product of matrices and not all of 32 threads wait at it.
 int RunWarpInstruction(Thread* warp, int lanes);
 // The number of matrix products (mma.sync) that warps of this process have computed.
 int64_t MmaCount();

@@ -1,4 +1,4 @@
-// Runs the threads of a block one after the other, each up to the next barrier or shuffle.
+// Runs the threads of a block one after the other, each up to the next barrier or instruction of its warp.
 #include <algorithm>
 #include <cstdio>
 
@@ -29,7 +29,8 @@ void Run(Thread* thread) {
   while (next != nullptr) next = next->step(next, *thread);
 }
 
-// Runs a warp until each of its threads waits at a barrier or has ended. Returns the error of a thread, or 0.
+// Runs a warp until each of its threads waits at a barrier or has ended. Returns the error of a thread or of the warp,
+// or 0.
 int RunWarp(Thread* warp, int lanes) {
   while (true) {
     int together = 0;  // The number of threads that wait for the other threads of the warp.

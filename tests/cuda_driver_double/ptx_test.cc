@@ -465,7 +465,8 @@ TEST_F(PtxTest, OtherTextsAreRefusedWithTheLine) {
   const std::string head = ".version 7.8\n.target sm_90\n.address_size 64\n";
   EXPECT_EQ(error_of(head + ".entry k() {\n add.q7 %r1, %r2, %r3;\n}"),
             "line 5: the test double does not know 'add.q7'");
-  EXPECT_EQ(error_of(head + ".entry k() {\n bra $nowhere;\n}"), "line 6: no label '$nowhere'");
+  EXPECT_EQ(error_of(head + ".entry k() {\n bra $nowhere;\n}"),
+            "line 6: found no label '$nowhere', expected one in the function");
   EXPECT_EQ(error_of(head + ".entry k() {\n add.s32 %r1,"), "line 5: the text ends in the middle of a statement");
 }
 

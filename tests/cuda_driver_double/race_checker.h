@@ -11,8 +11,8 @@ namespace xlad::cuda_double {
 
 // Records all accesses of global and shared memory of one launch. A race is two accesses of one byte by different
 // threads, at least one of them a store, with no barrier between them. A barrier orders only the accesses of its block.
-// Instructions of a warp do not order accesses. Two stores of the same value are not a race. Races are found even if
-// the order in which the interpreter runs the threads gives the right result.
+// Instructions of a warp do not order accesses. A store that does not change the memory is not a race with an earlier
+// store. Races are found even if the order in which the interpreter runs the threads gives the right result.
 class RaceChecker {
  public:
   void BeginBlock(uint32_t block);

@@ -66,7 +66,7 @@ bool WindowMemory::Free(uint64_t address) {
   auto [offset, size] = *found;
   used_.erase(found);
   Mark(offset, size, false);
-  // Whole pages are returned to the system; partial pages are reused.
+  // Whole pages are returned to the system; partial pages are kept.
   const uint64_t first = (offset + kPage - 1) / kPage * kPage, last = (offset + size) / kPage * kPage;
   if (first < last) {
     (void)fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(first),

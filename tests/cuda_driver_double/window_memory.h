@@ -29,9 +29,11 @@ class WindowMemory final : public GlobalMemory {
   uint64_t Allocate(uint64_t bytes);
   // Returns false if the address is not that of an allocation.
   bool Free(uint64_t address);
+  // Returns null if there is not enough memory.
   void* AllocatePinned(uint64_t bytes);
+  // Returns false if the address is not that of a pinned allocation.
   bool FreePinned(void* address);
-  // Returns the real memory of a range, or null if a part of it is not allocated.
+  // Returns the real memory of a range, or null if its first or last byte is not allocated.
   std::byte* Range(uint64_t address, uint64_t bytes) const;
   uint64_t free_bytes() const;
   uint64_t total_bytes() const { return bytes_; }

@@ -106,7 +106,7 @@ std::vector<float> Floats(const Array& array) {
   return floats;
 }
 
-// The differences are relative to the largest element of a result.
+// The differences are relative to the largest element of a result, or to 1 if that is larger.
 void ExpectNear(const std::vector<Array>& found, const std::vector<Array>& expected) {
   ASSERT_EQ(found.size(), expected.size());
   for (size_t r = 0; r < found.size(); ++r) {

@@ -1,4 +1,5 @@
-// Code that is compiled quickly computes the same bits as optimized code, in every mixture of both.
+// Code that is compiled quickly computes the same bits as optimized code (NaNs excepted), alone and mixed with
+// optimized objects.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -53,7 +54,7 @@ std::vector<compiler::Exactness> SameNumbers(std::vector<compiler::Exactness> ex
   return exactness;
 }
 
-// Counts the programs with quickly compiled code.
+// Adds 1 to `quick_programs` if the program has quickly compiled code.
 void ExpectSameBits(uint64_t seed, int instructions, int devices, int* quick_programs) {
   const compiler::RandomModule made = compiler::RandomLocalProgram(seed, instructions, devices);
   const auto random = SeededRandom(seed + 1);

@@ -54,7 +54,7 @@ absl::Status TryLocal(const hlo::Module& module, const Case& test) {
   }
   const auto expected = hlo::Evaluate(std::vector<const hlo::Module*>(inputs.size(), &module), literals);
   XLAD_RETURN_IF_ERROR(Named("evaluate", expected.status()));
-  // A third of the programs run on two workers, with each collective split into a start and a done.
+  // A third of the programs for several devices run on two workers, with each collective split into a start and a done.
   const bool overlaps = test.seed % 3 == 0 && inputs.size() > 1;
   CompileRequest request;
   if (overlaps) request.mutable_policy()->set_overlap(CompilePolicy::ALWAYS);

@@ -14,7 +14,7 @@ namespace xlad {
 
 // How a program is compiled and compared.
 struct Case {
-  uint64_t seed = 0;
+  uint64_t seed = 0;  // Determines the inputs.
   sharding::Mesh mesh;
   std::vector<compiler::Exactness> exactness;  // The exactness of each array leaf of the result.
   // For each parameter, whether its values include NaN, infinities and other special values.

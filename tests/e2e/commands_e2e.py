@@ -447,7 +447,8 @@ class Commands(unittest.TestCase):
                 self.assertIn(words, err)
 
     def test_every_flag_refuses_a_wrong_value(self):
-        """Each flag of each command is given a value that no flag accepts which reads more than a name or a path."""
+        """Passes each flag of each command a value that all flags refuse, except those in `accepting`, which accept
+        any name or path."""
         accepting = set("""
             backup.to chaos.data ckpt.export.output
             """.split())

@@ -52,7 +52,7 @@ def write_fading(where):
 
 
 def changed_job(where):
-    """A copy of JOB with one other op."""
+    """Writes a copy of JOB in which one op is replaced by another op."""
     shutil.copytree(JOB, where)
     for proto in where.glob("*.pb"):
         proto.unlink()

@@ -1,5 +1,5 @@
-"""Trains every example on every mesh, with 1 worker process and with 2 or 4. The losses must be close to the curve of
-the example, and the losses and the final state must have the same bits for all numbers of processes."""
+"""Trains examples (job_directories) on every mesh, with 1 worker process and with 2 or 4. The losses must be close to
+the curve of the example, and the losses and the final state must have the same bits for all numbers of processes."""
 
 import json
 import unittest

@@ -41,7 +41,7 @@ class Systemd(unittest.TestCase):
 
 PYTHON = REPO / "build/venv/bin/python"
 # Checks each resource of standard input against the schema of its kind. The schema of a JobSet is part of another
-# project, so the jobs of a JobSet are checked instead. Prints the checked resources.
+# project, so the jobs of a JobSet are checked instead. Prints the kind of each.
 VALIDATE = """
 import sys, yaml, kubernetes_validate
 for document in yaml.safe_load_all(sys.stdin):

@@ -22,7 +22,7 @@ ENTRY e {
 
 
 def save(path, tensors):
-    """name -> (dtype, shape, bytes)"""
+    """Writes a safetensors file. `tensors` has (dtype, shape, bytes) by name."""
     header, data = {}, b""
     for name, (dtype, shape, content) in tensors.items():
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}

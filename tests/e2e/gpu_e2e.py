@@ -27,7 +27,7 @@ def driver(library, settings="", cublaslt="off"):
 
 class GpuTest(unittest.TestCase):
     def train(self, directory, axes, device, where, steps=4):
-        """Returns the losses of some steps on two workers."""
+        """Returns the losses of `steps` steps on two workers."""
         curve = where / "curve.json"
         mesh = ["--mesh", mesh_text(axes)] if axes else []
         code, _, err = xlad("run", directory, *mesh, "--workers", 2, "--steps", steps, "--device", device, "--curve",

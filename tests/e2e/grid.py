@@ -23,7 +23,7 @@ PATHS = ("refused", "black", "no requests", "no answers")
 
 
 def children(pid):
-    """Returns the processes that a process has started, by their command lines."""
+    """Returns the command lines of the processes that a process has started, by pid."""
     found = {}
     ended = (FileNotFoundError, ProcessLookupError)
     for file in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
@@ -48,7 +48,7 @@ def cpu_seconds(pid):
 
 
 def busiest(worker):
-    """Returns the process that computes the worker's attempt, or None if the worker has no attempt."""
+    """Returns the process with the most CPU time among attempts(worker), or None if there is no process."""
     return max(attempts(worker), key=cpu_seconds, default=None)
 
 
@@ -74,7 +74,7 @@ class Proxy:
     """Forwards connections of one worker to the coordinator until the path is cut.
 
     While a direction is cut, its bytes are held back, like unacknowledged bytes of TCP. "refused" closes all
-    connections.
+    connections, including new ones.
     """
 
     def __init__(self, target):
@@ -206,7 +206,7 @@ class Follower:
                 self.changed.notify_all()
 
     def wait_for_step(self, step, timeout=300):
-        """Returns the time at which this step or a later one was displayed, or None if the job has ended."""
+        """Returns the time at which this step or a later one was displayed, or None if the command has ended."""
         deadline = time.monotonic() + timeout
         with self.changed:
             while time.monotonic() < deadline:
@@ -331,7 +331,7 @@ class Outcome:
         return found
 
 
-# --- Faults. Each returns a description, and the time of the death if a process died.
+# --- Faults. Each returns a description, and the time of the death if a process of a worker was killed, otherwise None.
 
 
 def kill_worker(grid, dice, what):

@@ -32,7 +32,8 @@ def xlad(*args, timeout=600, stdin=None):
 
 
 def job_directories():
-    """Yields (directory, manifest) of the examples in the repository and of those in XLAD_EXAMPLES."""
+    """Yields (directory, manifest) of the example spiral_mlp, and of digits_mlp and dropout_rng if XLAD_EXAMPLES is
+    set."""
     folders = [OWN_EXAMPLES / "spiral_mlp"]
     if "XLAD_EXAMPLES" in os.environ:
         folders += [pathlib.Path(os.environ["XLAD_EXAMPLES"]) / name for name in ("digits_mlp", "dropout_rng")]

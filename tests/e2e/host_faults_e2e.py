@@ -28,7 +28,8 @@ class HostFaults(unittest.TestCase):
         return next(row for row in json.loads(self.ask(net, env, "ps", "--format", "json")) if row["id"] == job)
 
     def submit(self, net, env, where, steps):
-        """Starts a command that submits a job and writes its final state; returns the job and the command."""
+        """Starts a command that submits a job and writes its final state. Returns the job and the command when the job
+        has finished 30 steps."""
         command = net.start(1, where / "submit.log", "submit", JOB, "--mesh", "dp=4", "--checkpoint-every", 20,
                             "--steps", steps, "--save-state", where / "state.safetensors", env=env)
         listed = lambda: json.loads(self.ask(net, env, "ps", "--format", "json"))

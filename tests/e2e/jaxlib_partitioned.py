@@ -111,7 +111,7 @@ def join(shards, shape, spec):
 
 
 def execute(executable, devices, inputs_by_device):
-    """inputs_by_device[d][p] -> results[r][d]"""
+    """Runs a program on inputs_by_device[d][p], for device d and parameter p. Returns results[r][d], for result r."""
     arguments = []
     for p in range(len(inputs_by_device[0])):
         pieces = [jax.device_put(inputs_by_device[d][p], devices[d]) for d in range(len(devices))]
@@ -128,7 +128,7 @@ def execute(executable, devices, inputs_by_device):
 
 
 def spec_from_text(text, ndim):
-    """ "P('dp', None)" -> [["dp"], []] """
+    """Converts a text such as "P('dp', None)" to a list of axis names for each dimension: [["dp"], []]."""
     text = text.strip()
     entries = ast.literal_eval(text[1:] if text.startswith("P") else text)
     entries = list(entries) if isinstance(entries, tuple) else [entries]
@@ -172,7 +172,8 @@ def compare(name, got, expected):
     wide = np.complex128 if np.issubdtype(got.dtype, np.complexfloating) else np.float64
     a, b = got.astype(wide), expected.astype(wide)
     if not np.allclose(a, b, rtol=ARGS.rtol, atol=ARGS.atol, equal_nan=True):
-        sys.exit(f"{name}: largest difference {np.nanmax(np.abs(a - b))}")
+        sys.exit(f"{name}: largest difference {np.nanmax(np.abs(a - b))}, expected differences within "
+                 f"--rtol {ARGS.rtol} and --atol {ARGS.atol}")
     return float(np.nanmax(np.abs(a - b))) if a.size else 0.0
 
 

@@ -27,7 +27,7 @@ def libraries(nccl=NCCL_DOUBLE, settings=""):
 
 @contextlib.contextmanager
 def two_gpus(gpus=("0", "1")):
-    """A cluster with a worker for each GPU."""
+    """Yields a cluster with a worker for each GPU."""
     with cluster(workers=0, devices=1) as made:
         for number, gpu in enumerate(gpus):
             with mock.patch.dict(os.environ, {"CUDA_VISIBLE_DEVICES": gpu}):
@@ -37,7 +37,7 @@ def two_gpus(gpus=("0", "1")):
 
 
 def numbers_by_nccl(made):
-    """For each worker, the number of collectives that NCCL runs."""
+    """Returns, for each worker, the number of collectives that NCCL runs."""
     return [int(found) for worker in made.workers.values() for found in re.findall(r'by_nccl\W+(\d+) of', worker.log())]
 
 

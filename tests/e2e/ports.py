@@ -32,7 +32,8 @@ def free_ports(count, candidates=None):
     if len(found) < count:
         for port in found:
             _give_back(port)
-        raise OSError(f"found {len(found)} free ports among {len(candidates)}, expected {count}; other tests have the rest")
+        raise OSError(f"found {len(found)} free ports among {len(candidates)}, expected {count}; other programs use "
+                      "the rest")
     return sorted(found)
 
 

@@ -81,7 +81,7 @@ class SlurmCluster:
             raise
 
     def start_controller(self):
-        """Returns once the controller answers."""
+        """Starts the controller and waits until it answers."""
         self.controller = self._start("slurmctld", "-D")
         deadline = time.monotonic() + PATIENCE_S
         while " UP" not in self.run("scontrol", "ping")[1]:

@@ -1,8 +1,9 @@
 """The batch script of deploy/slurm on a real Slurm: a controller and four slurmd on this machine, without munge.
 
-The test is skipped if slurmctld and slurmd are not installed (Debian: slurmctld slurmd), or if it does not run as root,
-because a slurmd runs tasks as the user who submitted them. It does not affect an installed Slurm: all ports, folders
-and the configuration are the test's own, and the names of its nodes exist only in its mount namespace.
+The test is skipped if Slurm's programs are not installed (Debian: slurmctld slurmd slurm-client), if it does not run as
+root, because a slurmd runs tasks as the user who submitted them, or if the machine has only loopback addresses. It does
+not affect an installed Slurm: all ports, folders and the configuration are the test's own, and the names of its nodes
+exist only in its mount namespace.
 """
 
 import contextlib

@@ -157,7 +157,7 @@ def blank_quotations(text):
 
 
 def findings_in(text):
-    """[(offset, what was found, what to write)] of one comment, message or paragraph."""
+    """Returns [(offset, what was found, what to write)] of one comment, message or paragraph."""
     found = []
     plain = blank_quotations(text)
     for pattern, advice in COMPILED:
@@ -169,7 +169,7 @@ TEST_NAME = re.compile(r"^TEST(?:_[FP])?\(\w+,\s*(\w+)\)|^ +def test_(\w+)\(", r
 
 
 def test_names(source):
-    """(line, words) of the names of tests, which are prose, too: EndsEarly is "ends early"."""
+    """Returns (line, words) of the names of tests, which are prose, too: EndsEarly is "ends early"."""
     names = []
     for match in TEST_NAME.finditer(source):
         words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", match[1] or match[2])
@@ -193,7 +193,7 @@ HASH_COMMENT = re.compile(r"(?:^|(?<=\s))#(?!!)\s?(.*)$")
 
 
 def c_texts(source):
-    """(line, kind, parts) of every comment block and string literal of C++ or proto source; parts are
+    """Returns (line, kind, parts) of every comment block and string literal of C++ or proto source; parts are
     [(line, text)]."""
     texts = []
     last_comment_line = -1
@@ -220,12 +220,12 @@ def c_texts(source):
 
 
 def is_message(text):
-    """Two words or more of prose: not HLO, JSON, a path or a format string."""
+    """Whether the text has two words or more of prose, and is not HLO, JSON, a path or a format string."""
     return len(re.findall(r"(?<![\w%@])[a-z]{2,}(?![\w(=])", text)) >= 2 and not re.search(r"[{}=%]|\\n", text)
 
 
 def hash_texts(source):
-    """(line, kind, parts) of the comments of a shell, CMake or text file."""
+    """Returns (line, kind, parts) of the comments of a shell, CMake or text file."""
     texts = []
     last = -1
     for number, line in enumerate(source.split("\n"), 1):
@@ -242,7 +242,7 @@ def hash_texts(source):
 
 
 def python_texts(path):
-    """(line, kind, parts) of the comments, docstrings and messages of a Python file."""
+    """Returns (line, kind, parts) of the comments, docstrings and messages of a Python file."""
     texts = []
     last = -1
     with tokenize.open(path) as stream:
@@ -302,7 +302,8 @@ def markdown_texts(source):
 
 
 def continued_comments(source):
-    """(line, text) of comments that follow code on their line and continue on the next line, which may have code."""
+    """Returns (line, text) of comments that follow code on their line and continue on the next line, which may have
+    code."""
     lines = source.split("\n")
     found = []
     for number, (line, after) in enumerate(zip(lines, lines[1:], strict=False), 1):
@@ -315,7 +316,7 @@ def continued_comments(source):
 
 
 def texts_of(path):
-    """(line, kind, [(line, text)]) of everything in a file that is prose."""
+    """Returns (line, kind, [(line, text)]) of everything in a file that is prose."""
     if path.suffix == ".py":
         return python_texts(path)
     source = path.read_text(errors="replace")
@@ -327,7 +328,7 @@ def texts_of(path):
 
 
 def check(path):
-    """["FILE:LINE: ..."] of one file."""
+    """Returns ["FILE:LINE: ..."] of one file."""
     name = path.relative_to(ROOT).as_posix()
     problems = []
     for _, _, parts in texts_of(path):
@@ -351,7 +352,8 @@ def check(path):
 
 
 def tree_files(root=ROOT):
-    """Every file of the tree, except in build output and Git's and Python's folders, to which other tests may write."""
+    """Returns every file of the tree, except in build output and Git's and Python's folders, to which other tests may
+    write."""
     files = []
     for at, folders, names in os.walk(root):
         folders[:] = [name for name in folders if name not in (".git", "__pycache__") and
@@ -362,7 +364,7 @@ def tree_files(root=ROOT):
 
 @functools.cache
 def source_files(root=ROOT):
-    """Every file whose prose is checked. The rules and their tests are excluded: they quote what is refused."""
+    """Returns every file whose prose is checked. The rules and their tests are excluded: they quote what is refused."""
     suffixes = {".cc", ".h", ".def", ".c", ".proto", ".py", ".sh", ".md", ".cmake"}
     files = []
     for path in tree_files(root):
@@ -377,7 +379,7 @@ def source_files(root=ROOT):
 
 
 def chosen_files(arguments):
-    """The files under the paths in `arguments`; if there are none, all of them."""
+    """Returns the checked files under the paths in `arguments`, or all checked files if there are no arguments."""
     chosen = [pathlib.Path(argument).resolve() for argument in arguments]
     if not chosen:
         return source_files()

@@ -1,4 +1,5 @@
-// Checks that CI runs every command in the code blocks of README.md: .ci/run must contain each command as a line, once.
+// Checks that CI runs every command of make and xlad in the code blocks of README.md: .ci/run must contain each command
+// as a line, once. Also checks that the links in Markdown files lead to existing files.
 #include <set>
 
 #include "gtest/gtest.h"

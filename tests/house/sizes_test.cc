@@ -1,5 +1,5 @@
-// Checks the limits of size: files of at most 600 lines, functions of at most 70 lines and 5 parameters, lines of at
-// most 120 columns, and classes of at most 25 methods.
+// Checks the limits of size: files of at most 600 lines, functions of at most 70 lines and 5 parameters, lines of C++
+// of at most 120 columns, and classes of at most 25 methods.
 #include <map>
 #include <utility>
 

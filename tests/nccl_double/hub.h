@@ -13,7 +13,7 @@
 namespace xlad::nccl_double {
 
 // The first bytes of a connection, from the rank to the hub. The hub answers with one byte: kReady when all ranks are
-// connected, or kRefused if two of them have the same rank or different numbers of ranks.
+// connected, or kRefused if a rank is out of range, or two of them have the same rank or different numbers of ranks.
 struct Hello {
   uint32_t rank = 0, ranks = 0;
 };
@@ -33,7 +33,7 @@ std::string StartHub();
 // Returns a connected socket, or -1.
 int ConnectToHub(const std::string& name, const Hello& hello);
 
-// Return false if the connection has ended.
+// Write and read exactly `bytes` bytes. Return false if the connection has ended.
 bool WriteAll(int file, const void* data, size_t bytes);
 bool ReadAll(int file, void* data, size_t bytes);
 

@@ -280,7 +280,8 @@ TEST_F(NcclCollectivesTest, OtherModesKeepTheirOrder) {
   }
 }
 
-// The failure of any function becomes an error on all ranks, and no rank waits forever.
+// The failure of a function that creates a communicator or runs an operation becomes an error on all ranks, and no rank
+// waits forever.
 TEST_F(NcclCollectivesTest, ErrorsOfFunctionsEndAllRanks) {
   const CollectiveSet set = SetOf({SpecOf(CollectiveKind::kAllReduce, 3, ElementType::kF32, Reduction::kSum, {5})});
   for (const std::string function : {"ncclGetUniqueId", "ncclCommInitRankConfig", "ncclCommGetAsyncError",

@@ -21,8 +21,8 @@ using collectives::nccl::Result;
 using collectives::nccl::StreamHandle;
 
 // "KEY=VALUE,...", from the environment variable XLAD_NCCL_DOUBLE or from xladNcclDoubleConfigure:
-//   version=22809
-//   fail=FUNCTION:CODE[:CALLS]  the first CALLS calls of the function succeed, later ones return CODE
+//   version=22809               the version, as ncclGetVersion returns it
+//   fail=FUNCTION:CODE[:CALLS]  the first CALLS calls (default: 0) of the function succeed, later ones return CODE
 //   stop=CODE:GROUPS            each communicator runs GROUPS groups of operations; the next one does not end, and the
 //                               communicator reports CODE, or nothing if CODE is 0
 //   silent=1                    a communicator that loses a peer reports nothing, and its operations do not end
@@ -43,7 +43,7 @@ class NcclDouble {
   static NcclDouble& Get();
   void Configure(const std::string& text);
   Settings settings();
-  // Called at the beginning of each function. Returns the injected error, if any.
+  // Called at the beginning of each function that returns a Result. Returns the injected error, if any.
   Result Enter(const std::string& function);
 
  private:
@@ -72,7 +72,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   ~Communicator();
 
   Result Poll();
-  // Enqueues the calls of a group on a stream. Returns an error for wrong arguments.
+  // Enqueues the calls of a group on a stream. Returns kInProgress, or an error if the arguments are wrong, the
+  // communicator is not ready or has failed, or the driver fails.
   Result Enqueue(const std::vector<Call>& calls, StreamHandle stream);
   Result Finalize();
   void Destroy();

@@ -47,7 +47,8 @@ class ObservedLog final : public service::JobLog {
   LogModel* const model_;
 };
 
-// Returns the name of a record's kind. Ends of jobs and of attempts are distinguished by how they ended.
+// Returns the name of a record's kind. Ends of jobs and attempts and replacements of code are distinguished by their
+// results.
 std::string KindOf(const JobEvent& event) {
   const auto* kind =
       event.GetReflection()->GetOneofFieldDescriptor(event, event.GetDescriptor()->FindOneofByName("event"));
@@ -210,8 +211,8 @@ void LogModel::CheckPolicy(const JobEvent& event, const Job& job) {
   }
 }
 
-// Checks that the attempt has the devices of its mesh, on workers that take work, and that devices are not used by two
-// attempts.
+// Checks that the attempt has the devices of its mesh, that its workers are not drained, and that attempts use no more
+// devices of these workers than exist.
 void LogModel::CheckDevices(const JobEvent& event, const Job& job) {
   std::map<std::pair<std::string, uint64_t>, int64_t> used;  // The number of used devices, by worker and incarnation.
   for (const auto& [id, other] : jobs_) {
@@ -262,7 +263,7 @@ void LogModel::OnCheckpoint(const JobEvent& event, Job* job) {
   const StoredIndex& stored = index->second;
   Expect(stored.job_id == event.job_id() && stored.attempt == job->attempt && stored.generation == job->generation &&
              stored.step == committed.step(),
-         event, "the index is of another job, attempt or step");
+         event, "the index is of another job, attempt, generation or step");
   Expect(stored.contents == ContentsAt(job->key, committed.step()), event, "the state is not that of the step");
   job->failures = 0;
   job->newest_step = committed.step();

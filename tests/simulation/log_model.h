@@ -105,7 +105,8 @@ class LogModel {
   std::vector<std::string> violations_;
 };
 
-// Returns a log that passes every record of the real coordinator's log to the model when it becomes durable.
+// Returns a log that passes every record of the real coordinator's log to the model when it becomes durable, and again
+// when the log is read from the beginning.
 std::shared_ptr<service::JobLog> Observe(std::unique_ptr<service::JobLog> log, LogModel* model);
 
 }  // namespace xlad::simulation

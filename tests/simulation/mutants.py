@@ -6,11 +6,13 @@
 
 A mutant is a replacement of one piece of source text. Its file is compiled outside of the tree with the command of the
 build. The object is linked before the libraries into a copy of simulation_test. Nothing else is built, and no source is
-changed. The fault storms (storm_test.cc) run over at most N seeds (default 300); the mutant is caught if one of them
-fails. Each row of the printed table has the mutant, its state, the number of seeds that passed, and the failure. A
-mutant is stale if its text does not occur exactly once in the file, or if it does not compile. Mutants of the first kind
-are listed before anything is built, and the script ends; --check does only that. The exit code is not 0 if a mutant is
-stale, or if fewer than 95 % of the other mutants are caught.
+changed. The fault storms (storm_test.cc) run over at most N seeds (default 300) and, for the SQLite log, the tests of
+log_on_disk_test.cc. The mutant is caught if one of them fails, crashes, or does not end within TIMEOUT_S. Each row of
+the printed table has the mutant, its state, the seed that failed (N if it is unknown or none failed), and the failure.
+
+A mutant is stale if its text does not occur exactly once in the file or equals its replacement, or if it does not
+compile. If texts are stale, the script lists these mutants before anything is built, and ends; --check does only that.
+The exit code is not 0 if a mutant is stale, or if fewer than 95 % of the other mutants are caught.
 """
 
 import argparse
@@ -183,7 +185,8 @@ class Builder:
 
 
 def run_storms(binary, seeds, tests):
-    """Returns the number of seeds that ran without a failure, and the failure or None."""
+    """Returns the seed that failed, or `seeds` if it is unknown or none failed, or 0 if a test of LogOnDisk failed; and
+    the failure or None."""
     environment = {**os.environ, "XLAD_STORM_SEEDS": str(seeds), "GTEST_FAIL_FAST": "1"}
     try:
         result = subprocess.run([str(binary), f"--gtest_filter={tests}"], cwd=ROOT, env=environment,

@@ -66,7 +66,8 @@ SimulatedCluster::~SimulatedCluster() {
 
 void SimulatedCluster::Note(const std::string& what) { trace_hash_ = Hash64(what, trace_hash_); }
 
-// Messages of one connection stay in order. Messages of a closed connection are lost.
+// `connection` is the number of a connection for a message to the coordinator, its negative for a message to the
+// worker, and 0 for other events. Messages of one direction stay in order. Messages of a closed connection are lost.
 void SimulatedCluster::Later(int64_t connection, int64_t delay_ms, std::function<void()> deliver) {
   int64_t due_ns = clock_.NowNs() + delay_ms * kNsPerMs;
   if (connection != 0) {

@@ -28,15 +28,14 @@ class SimulatedCluster {
   SimulatedCluster(uint64_t seed, int workers, int devices_each);
   ~SimulatedCluster();
 
-  // Advances the virtual clock in steps of 10 ms.
+  // Advances the virtual clock by `ms`, in steps of 10 ms, and handles the events of this time.
   void Run(int64_t ms);
 
-  // Returns the job's id, or an empty text if the job was not acknowledged because the log failed or the coordinator is
-  // down.
+  // Returns the job's id, or an empty text if the job was not acknowledged.
   std::string Submit(const std::string& key, int64_t devices, int64_t steps, int attempts);
 
-  // Opens a session and holds it until the coordinator or ReleaseSessions ends it. Returns an empty text if the session
-  // was not acknowledged.
+  // Opens a session and holds it until ReleaseSessions is called, or the coordinator dies or stops serving. Returns an
+  // empty text if the session was not acknowledged.
   std::string OpenSession(const std::string& key, int64_t devices);
   // Requests the address of the session's first worker. Returns false if the session cannot be used now.
   bool UseSession(const std::string& id);
@@ -47,7 +46,7 @@ class SimulatedCluster {
   void StartCoordinator();
   void KillWorker(int w);
   void StartWorker(int w);
-  void CutConnection(int w);  // Breaks the worker's stream. Both sides are notified later.
+  void CutConnection(int w);  // Breaks the worker's stream. The coordinator is notified later.
   void DrainWorker(int w);    // Has the same effect as SIGTERM.
   // Makes the next n appends fail. If n is odd, they write their batches nevertheless.
   void FailNextAppends(int n) {
@@ -55,7 +54,7 @@ class SimulatedCluster {
     store_.failures_are_ambiguous = n % 2 == 1;
   }
   bool coordinator_is_up() const { return coordinator_ != nullptr; }
-  // Null while the coordinator does not serve because its log cannot be written.
+  // Null while no coordinator runs, or its log cannot be opened or written.
   service::CoordinatorCore* coordinator() { return coordinator_ == nullptr ? nullptr : coordinator_->coordinator(); }
   JobStatus StatusOf(const std::string& job) {
     return coordinator()->jobs().Status(service::JobId(job)).value_or(JobStatus());
@@ -63,7 +62,7 @@ class SimulatedCluster {
   bool worker_is_up(int w) const { return workers_[w].core != nullptr; }
 
   const service::MemoryJobStore& store() const { return store_; }
-  // A record of all events; equal for equal seeds.
+  // A hash of the messages of the workers, of the starts of processes and of their faults; equal for equal seeds.
   uint64_t trace_hash() const { return trace_hash_; }
 
  private:

@@ -22,7 +22,7 @@ enum class DiskFault {
   // A file cannot be created, and a write that makes a file longer fails after a part of it. Other operations work.
   kNoSpace,
   kIoError,    // The operation fails without an effect.
-  kTornWrite,  // A write fails after a part of it.
+  kTornWrite,  // A write fails after a part of it. Other changes fail without an effect.
   // A sync fails, and the file's writes since its last sync will never be durable, although reads return them.
   kLostSync,
   kAmbiguousSync  // A sync fails although all writes are durable.
@@ -53,7 +53,8 @@ class SimulatedDisk {
   int64_t operations() const { return operations_; }
   // Injects the fault into `count` operations that it can affect, beginning with operation number `operation`.
   void FailAt(int64_t operation, DiskFault fault, int64_t count);
-  // The power fails after operation number `operation`. All later operations fail until Restart.
+  // The power fails at the next counted operation after operation number `operation`. This one and all later operations
+  // fail until Restart.
   void CrashAt(int64_t operation) { crash_at_ = operation; }
   bool has_crashed() const { return operations_ > crash_at_; }
   // Restarts after a power failure, which happens now if CrashAt has not caused one. Unsynced writes may be lost. All

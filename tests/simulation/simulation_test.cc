@@ -19,7 +19,8 @@ struct Submitted {
   int64_t steps = 0;
 };
 
-// Injects one fault and repairs it a little later.
+// Injects a fault, or none, and runs the cluster for less than 3 s. Then starts the coordinator if it was killed, and
+// each worker that does not run with probability 1/2.
 void Misfortune(SimulatedCluster* cluster, Random* random) {
   const int w = static_cast<int>(random->Below(kWorkers));
   switch (random->Below(7)) {
@@ -40,7 +41,7 @@ void Misfortune(SimulatedCluster* cluster, Random* random) {
   }
 }
 
-// Every step of a successful job is recorded once, in order, with its value.
+// Every step of a successful job is recorded exactly once, with its value.
 void ExpectWholeMetrics(const SimulatedCluster& cluster, const Submitted& job) {
   std::vector<bool> seen(job.steps, false);
   for (const auto& [id, metrics] : cluster.store().metrics) {

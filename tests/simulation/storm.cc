@@ -155,8 +155,7 @@ void Storm::TryToServe() {
 
 void Storm::KeepQuiet(int64_t ms) { quiet_until_ns_ = std::max(quiet_until_ns_, clock_.NowNs() + ms * kNsPerMs); }
 
-// Sometimes cuts off two workers of an attempt that is being adopted: one for a long time, and one until it counts as
-// lost.
+// Sometimes cuts off two workers of an attempt that is being adopted (StormWorkers::CutDuringAdoption).
 void Storm::AimAtAdoption() {
   if (calm_ || !aims_ || !Has(StormFault::kCut)) return;
   const LogModel::Job* adopted = nullptr;  // An attempt that has not started is preferred, because it is rarer.
@@ -172,7 +171,7 @@ void Storm::AimAtAdoption() {
                               peers[static_cast<int>(second)].worker_id());
 }
 
-// Sometimes plans a fault that occurs during the command or during the worker's next action.
+// Sometimes plans a fault of the coordinator or the worker for the time of the command, or up to 200 ms later.
 void Storm::AimAt(int64_t connection, const CoordinatorMessage& message) {
   const bool is_aim =
       message.has_launch() || message.has_start() || message.has_stop_at() || message.has_checkpoint_at();
@@ -230,7 +229,7 @@ void Storm::Turn() {
   }
   const bool wrote = disk_.operations() > operations;
   const bool dies = !is_quiet() && Has(StormFault::kDeath) && wrote && random_->Below(150) == 0;
-  if (dies) {  // A crash between commit and acknowledgement, after some of the actions.
+  if (dies) {  // A crash between commit and acknowledgment, after some of the actions.
     Perform(*actions, random_->Below(actions->size() + 1));
     return Die("after a commit");
   }
@@ -242,7 +241,7 @@ void Storm::Turn() {
   }
 }
 
-// Sometimes plans a fault of the disk or a loss of power for one of the next disk operations.
+// Sometimes plans faults of the disk or a loss of power for the next disk operations.
 void Storm::BreakDisk() {
   const uint64_t fate = random_->Below(400);
   const int64_t at = disk_.operations() + Between(1, 8);

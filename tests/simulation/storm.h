@@ -54,9 +54,9 @@ struct StormOptions {
   int workers = 5;
   int devices_each = 2;
   int jobs = 6;
-  int64_t max_devices = 8;     // The devices of the largest job. Every job still fits if one worker is lost.
+  int64_t max_devices = 8;     // The devices of the largest job. By default, it fits if one worker is lost.
   int64_t storm_ms = 20'000;   // Faults occur during this time. Then all faults are repaired.
-  int64_t limit_ms = 400'000;  // All jobs must have ended by then.
+  int64_t limit_ms = 400'000;  // By then, all jobs must have ended or wait for lost workers.
   bool trace = false;          // Whether every event is printed.
 };
 
@@ -65,7 +65,7 @@ struct StormResult {
   int64_t attempts = 0, checkpoints = 0, crashes = 0, disk_faults = 0, events = 0;
   int64_t virtual_ms = 0;
   double longest_turn_ms = 0;  // The longest time in which the coordinator handled one batch.
-  uint64_t trace_hash = 0;     // A hash of all events; equal for equal seeds.
+  uint64_t trace_hash = 0;     // A hash of the trace; equal for equal options.
   std::map<std::string, int64_t> records;  // The number of records of each kind in the log.
 };
 
@@ -81,7 +81,7 @@ class Storm {
   Random& random() { return *random_; }
   int64_t Between(int64_t low, int64_t high) { return low + static_cast<int64_t>(random_->Below(high - low + 1)); }
   void After(int64_t delay_ms, std::function<void()> event);
-  // Sends an event to the coordinator. It is lost if the coordinator is not running when the event arrives.
+  // Sends an event to the coordinator. It is lost if the coordinator does not run, dies or does not serve.
   void Post(std::function<void(Core&)> event);
   // Adds an event to the trace. A message is recorded with its direction and the worker.
   void Note(const std::string& what);
@@ -90,7 +90,7 @@ class Storm {
   // they were discarded. It is never called if the coordinator does not run or dies.
   void Ask(std::function<void(Core&)> request, std::function<void(const absl::Status&)> answer);
   bool is_serving() const { return commit_ != nullptr && commit_->is_open(); }
-  // Whether the coordinator serves and is not stopped.
+  // Whether the coordinator serves, is not stopped and does not wait for its disk.
   bool is_responsive() const { return is_serving() && busy_until_ns_ <= clock_.NowNs(); }
   // Null while the coordinator does not serve.
   Core* core() { return is_serving() ? commit_->coordinator() : nullptr; }
@@ -108,7 +108,7 @@ class Storm {
   bool IsWell(const std::string& worker) const;
   StormClients& clients() { return *clients_; }
   std::map<std::string, StoredIndex>& indexes() { return indexes_; }
-  // Returns the client key of a job, which determines the contents of its state.
+  // Returns the client key of a job, which determines the contents of its state, or "" if the job is unknown.
   std::string KeyOf(const std::string& job_id) const;
   bool is_calm() const { return calm_; }
   // Whether only faults that were already planned occur now.

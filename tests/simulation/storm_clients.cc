@@ -219,13 +219,14 @@ void StormClients::SetDrain(const std::string& worker, bool drain) {
     if (!drain) drained_.erase(worker);
     if (storm_->is_calm()) return;  // The worker may have been undrained meanwhile, perhaps in the same batch.
     if (status.ok() && storm_->model().drained().contains(worker) != drain) {
-      storm_->Violate(absl::StrCat("the drain of ", worker, " was acknowledged and is not durable"));
+      storm_->Violate(
+          absl::StrCat("the ", drain ? "drain" : "undrain", " of ", worker, " was acknowledged and is not durable"));
     }
   });
 }
 
-// Undrains all drained workers, including those whose drain was not acknowledged. A drain request may still be
-// delivered later, so this function repeats itself.
+// Undrains all drained workers, including those whose drain was not acknowledged. The requests are lost while the
+// coordinator does not run, so this function repeats itself.
 void StormClients::Repair() {
   for (const std::string& worker : storm_->model().drained()) {
     storm_->Ask([id = WorkerId(worker)](Core& core) { (void)core.Undrain(id); }, nullptr);
@@ -249,8 +250,8 @@ void StormClients::Watch(Client* client) {
   }
 }
 
-// Checks that silent workers, and only these, count as lost, that attempts do not run on lost workers, and that an
-// attempt stops soon after a request.
+// Checks that silent workers count as lost and well workers do not, that attempts do not continue with workers that are
+// lost or have not reconnected, and that attempts are adopted, start, stop and progress in time.
 void StormClients::CheckAttempts() {
   const auto& context = storm_->core()->context();
   for (const auto& [id, worker] : context.workers) {
@@ -286,7 +287,7 @@ void StormClients::CheckAttempts() {
   }
 }
 
-// Checks that an attempt that was placed on an ended worker is soon placed elsewhere, before the worker counts as lost.
+// Checks that a starting attempt does not wait longer than kMaxDeadStartMs for a worker that has ended.
 void StormClients::CheckStart(const service::Job& job, bool awaits_adoption) {
   const bool waits = job.state == STARTING && !awaits_adoption &&
                      std::any_of(job.placed.peers().begin(), job.placed.peers().end(),
@@ -413,7 +414,8 @@ void StormClients::CheckEnd() {
   }
 }
 
-// Checks that the job has ended in a state that its spec allows, and that its client has seen all of its metrics.
+// Checks that the job has ended as its spec and its client's requests allow, or waits for a worker that never comes
+// back. The client of a job that succeeded must have seen the metrics of all steps.
 void StormClients::CheckEndOf(Client* client) {
   const auto found = storm_->model().jobs().find(client->job_id);
   const JobSpec& spec = client->request.spec();

@@ -25,7 +25,7 @@ class StormClients {
   ~StormClients();
 
   void Start(int64_t storm_ms);
-  // Undrains all workers and stops all other requests.
+  // Undrains all drained workers, from now on.
   void Repair();
   // Whether every job has ended, or waits for a worker that never comes back.
   bool AllEnded() const;
@@ -52,7 +52,8 @@ class StormClients {
 
   void AddClient(int number);
   void Submit(Client* client);
-  // Repeats the request, at least once in `patience_ms`, until the answer is not Unavailable. Then calls `answered`.
+  // Repeats the request, at least once in `patience_ms`, until its effects are durable and the answer is not lost. Then
+  // calls `answered` with the status of the request.
   void Insist(int64_t patience_ms, const Request& request, const std::function<void(const absl::Status&)>& answered);
   void Insist(int64_t patience_ms, const Request& request, const std::function<void(const absl::Status&)>& answered,
               const std::shared_ptr<bool>& is_answered);

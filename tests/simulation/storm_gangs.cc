@@ -20,7 +20,8 @@ void StormWorkers::Drop(Process* process, const TaskKey& key) {
   EndGang(gang.get(), process->id);
 }
 
-// Ends a gang that has lost a member: the other members report a failure that names `suspect`.
+// Ends a gang of which a member is lost or has stalled: the members that have not ended report a failure that names
+// `suspect`.
 void StormWorkers::EndGang(Gang* gang, const std::string& suspect) {
   if (std::exchange(gang->over, true)) return;
   gang->suspect = suspect;

@@ -12,7 +12,7 @@
 namespace xlad::simulation {
 namespace {
 
-constexpr int kRack = 3;  // The number of workers that die at once.
+constexpr int kRack = 3;  // At most this many workers die at once.
 // The cases of StormWorkers::Misfortune.
 constexpr StormFault kFaultOf[] = {StormFault::kWorkerDeath, StormFault::kWorkerDeath, StormFault::kCut,
                                    StormFault::kCut,         StormFault::kWorkerPause, StormFault::kLeaving,
@@ -20,7 +20,7 @@ constexpr StormFault kFaultOf[] = {StormFault::kWorkerDeath, StormFault::kWorker
 constexpr uint64_t kTaskDies = 6;
 constexpr int64_t kBeatMs = 500;
 constexpr int64_t kSurelyWellMs = 12'000;  // Longer than the time after which a silent worker counts as lost.
-constexpr int64_t kDeadLinkMs = 6000;      // Both ends close a link that was silent for this long.
+constexpr int64_t kDeadLinkMs = 6000;      // A link that has been cut for longer than this is closed.
 
 }  // namespace
 

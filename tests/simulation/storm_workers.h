@@ -55,12 +55,12 @@ class StormWorkers {
   bool IsReachable(const std::string& id) const;
   // Closes the connection if it is still open. If `kill` is set, also kills the worker, which restarts later.
   void Break(int64_t connection, bool kill);
-  // Called after the start of a coordinator. Cuts the path of `late` at once, and the path of `lost` when it has
-  // registered. `late` comes back after `lost` counts as lost, and before `lost` comes back.
+  // Called after the start of a coordinator. Cuts the path of `late` at once, and the path of `lost` about a second
+  // later, when it has usually registered. `late` comes back after `lost` counts as lost, and before `lost` comes back.
   void CutDuringAdoption(const std::string& late, const std::string& lost);
-  // Injects one fault of a worker or of a path.
+  // Injects one fault of a worker, a rack or a path, or none if the storm does not have the chosen kind of fault.
   void Misfortune();
-  // Ends all faults.
+  // Ends all faults, except that stopped processes continue by themselves and one process may never come back.
   void Repair();
 
  private:

@@ -95,7 +95,7 @@ class TickWork : public ::testing::Test {
     return *cluster->coordinator().context().jobs.by_number().begin()->second;
   }
 
-  // The events that occur all the time while jobs run and wait.
+  // The events whose instructions are counted.
   static void Tick(Cluster* cluster) {
     cluster->clock.Advance(100 * kNsPerMs);
     cluster->Do(nullptr, /*tick=*/true);
