@@ -12,7 +12,9 @@
 namespace xlad::compiler {
 namespace {
 
-bool IsFloat(ElementType type) { return type == ElementType::kF32 || type == ElementType::kBF16; }
+bool IsFloat(ElementType type) {
+  return type == ElementType::kF32 || type == ElementType::kBF16 || type == ElementType::kF16;
+}
 bool IsKnown(ElementType type) {
   return IsFloat(type) || type == ElementType::kS32 || type == ElementType::kPred;
 }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
+#include <limits>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -100,44 +102,60 @@ std::vector<float> Floats(const Array& array) {
   std::vector<float> floats;
   if (array.shape().type == tensor::ElementType::kF32) {
     floats.assign(array.values<float>().begin(), array.values<float>().end());
-  } else if (array.shape().type == tensor::ElementType::kBF16) {
-    for (const uint16_t bits : array.values<uint16_t>()) floats.push_back(tensor::DecodeBf16(bits));
+  } else if (tensor::IsSmallFloat(array.shape().type)) {
+    for (const uint16_t bits : array.values<uint16_t>()) {
+      floats.push_back(tensor::DecodeSmallFloat(array.shape().type, bits));
+    }
   }
   return floats;
 }
 
-// The differences are relative to the largest element of a result, or to 1 if that is larger.
-void ExpectNear(const std::vector<Array>& found, const std::vector<Array>& expected) {
+// The bounds of the differences, relative to the largest element of a result. Programs round many values to bf16 or
+// f16. If sums are in another order, each of them may differ by one unit in the last place, 2^-7 or 2^-10.
+double BoundOf(tensor::ElementType type) {
+  if (type == tensor::ElementType::kF32) return 1e-5;
+  return type == tensor::ElementType::kBF16 ? 1e-2 : 1.25e-3;
+}
+
+// The differences are relative to the largest element of a result, or to `least` if that is larger.
+void ExpectNear(const std::vector<Array>& found, const std::vector<Array>& expected, double least) {
   ASSERT_EQ(found.size(), expected.size());
   for (size_t r = 0; r < found.size(); ++r) {
     const std::vector<float> x = Floats(found[r]), y = Floats(expected[r]);
     ASSERT_EQ(x.size(), static_cast<size_t>(expected[r].elements()));
-    const double error = expected[r].shape().type == tensor::ElementType::kF32 ? 1e-5 : 1e-2;
-    double largest = 1;
+    const double error = BoundOf(expected[r].shape().type);
+    double largest = least;
     for (const float value : y) largest = std::isfinite(value) ? std::max<double>(largest, std::abs(value)) : largest;
     for (size_t i = 0; i < x.size(); ++i) {
-      if (std::isnan(y[i]) && std::isnan(x[i])) continue;
+      if (x[i] == y[i] || (std::isnan(y[i]) && std::isnan(x[i]))) continue;
       ASSERT_NEAR(x[i], y[i], error * largest) << "result " << r << " element " << i;
     }
   }
 }
 
-// Checks a program with `wanted` attention ops, and whether the first one skips columns if `skips` has a value.
-void Check(const std::string& text, int wanted, uint64_t seed, std::optional<bool> skips = std::nullopt) {
+struct CheckOptions {
+  std::optional<bool> skips = std::nullopt;                   // Whether the first attention op skips columns.
+  std::function<void(std::vector<Array>*)> change = nullptr;  // Changes the random inputs.
+  double least = 1;                                           // See ExpectNear.
+};
+
+// Checks a program with `wanted` attention ops.
+void Check(const std::string& text, int wanted, uint64_t seed, const CheckOptions& options = CheckOptions()) {
   auto module = hlo::ParseText(text);
   ASSERT_TRUE(module.ok()) << module.status();
   const auto executable = Compiled(**module);
   ASSERT_TRUE(executable.ok()) << executable.status();
   EXPECT_EQ(CountAttention(*executable), wanted);
-  if (skips.has_value()) EXPECT_EQ(SkipsColumns(*executable), *skips);
+  if (options.skips.has_value()) EXPECT_EQ(SkipsColumns(*executable), *options.skips);
   const auto random = SeededRandom(seed);
   const std::vector<bool> special((*module)->entry()->parameters().size(), false);
-  const std::vector<Array> inputs = compiler::RandomInputs(**module, random.get(), special);
+  std::vector<Array> inputs = compiler::RandomInputs(**module, random.get(), special);
+  if (options.change != nullptr) options.change(&inputs);
   const auto expected = hlo::Evaluate(**module, LiteralsOf(inputs));
   ASSERT_TRUE(expected.ok()) << expected.status();
   const auto found = RunOnDevices(*executable, {inputs});
   ASSERT_TRUE(found.ok()) << found.status();
-  ExpectNear((*found)[0], compiler::ArraysOf(*expected));
+  ExpectNear((*found)[0], compiler::ArraysOf(*expected), options.least);
 }
 
 TEST(Attention, ManySizesAndMasks) {
@@ -154,9 +172,53 @@ TEST(Attention, ManySizesAndMasks) {
   }
 }
 
+// All values are in f16.
+std::string InF16(const std::string& text) { return absl::StrReplaceAll(text, {{"f32[", "f16["}}); }
+
+TEST(Attention, ManySizesAndMasksInF16) {
+  const Sizes all[] = {{1, 2, 100, 90, 16, 16}, {2, 1, 33, 257, 5, 31}, {1, 3, 8, 700, 7, 33}, {2, 2, 97, 49, 40, 24}};
+  uint64_t seed = 0;
+  for (const Sizes& sizes : all) {
+    for (const char* mask : {kCausal, kWindow, kGiven}) {
+      SCOPED_TRACE(absl::StrCat("sizes ", sizes.b, " ", sizes.h, " ", sizes.t, " ", sizes.s, " ", sizes.d, " ", sizes.w,
+                                " mask ", mask));
+      ++seed;
+      Check(InF16(Program(sizes, mask, seed % 2 == 0 ? "-65504" : "-inf")), 2, seed);
+    }
+  }
+}
+
+void SetElements(Array* array, int64_t first, int64_t count, float value) {
+  const uint16_t bits = tensor::EncodeSmallFloat(array->shape().type, value);
+  for (int64_t i = first; i < first + count; ++i) array->values<uint16_t>()[i] = bits;
+}
+
+// Row 3 of q (of 16 features) has numbers whose products with k are too large for f16, infinities or NaN.
+TEST(Attention, F16ScoresThatAreNotFinite) {
+  const std::string text = InF16(Program({1, 2, 100, 90, 16, 16}, kGiven, "-65504"));
+  for (const float special : {60000.0f, -60000.0f, std::numeric_limits<float>::infinity(), NAN}) {
+    SCOPED_TRACE(special);
+    Check(text, 2, 7, {.change = [&](std::vector<Array>* inputs) { SetElements(&(*inputs)[0], 48, 16, special); }});
+  }
+}
+
+// Elements of v between 2^-17 and 2^-14, so that results are subnormal numbers.
+TEST(Attention, SubnormalResultsInF16) {
+  const std::string text = InF16(Program({1, 2, 100, 90, 16, 16}, kCausal, "-65504"));
+  const auto shrink = [](std::vector<Array>* inputs) {
+    Array& v = (*inputs)[2];
+    for (int64_t i = 0; i < v.elements(); ++i) SetElements(&v, i, 1, std::ldexp(1.0f + static_cast<float>(i % 7), -17));
+  };
+  Check(text, 2, 8, {.change = shrink, .least = 0x1p-14});
+}
+
 // The constant of the masks is close to the scores, so masked columns contribute to the results.
 TEST(Attention, MaskedColumnsThatContribute) {
-  for (const char* low : {"0", "-3", "50"}) Check(Program({1, 2, 100, 90, 16, 16}, kCausal, low), 2, 5);
+  for (const char* low : {"0", "-3", "50"}) {
+    const std::string text = Program({1, 2, 100, 90, 16, 16}, kCausal, low);
+    Check(text, 2, 5);
+    Check(InF16(text), 2, 5);
+  }
 }
 
 // Above 2^24, several columns after the diagonal have the same position in f32 as the row. If sums of s32 wrap around,
@@ -170,7 +232,7 @@ TEST(Attention, MasksOfRoundedPositions) {
   for (const auto& [shift, skips] : kCases) {
     SCOPED_TRACE(shift);
     const std::string mask = absl::StrReplaceAll(kShifted, {{"SHIFT", absl::StrCat(shift)}});
-    Check(Program({1, 2, 131, 131, 16, 16}, mask, "-1e30"), 2, 3, skips);
+    Check(Program({1, 2, 131, 131, 16, 16}, mask, "-1e30"), 2, 3, {.skips = skips});
   }
 }
 
@@ -178,19 +240,22 @@ TEST(Attention, SmallAttentionStaysSeparate) { Check(Program({1, 1, 9, 9, 4, 4},
 
 // Values with one element per score must not be in memory.
 TEST(Attention, MemoryGrowsWithTheLength) {
-  int64_t bytes[2];
-  for (const int64_t i : {0, 1}) {
-    const int64_t length = 2048 << i;
-    auto module = hlo::ParseText(Program({1, 8, length, length, 64, 64}, kCausal, "-1e30"));
-    ASSERT_TRUE(module.ok()) << module.status();
-    const auto executable = Compiled(**module);
-    ASSERT_TRUE(executable.ok()) << executable.status();
-    EXPECT_EQ(CountAttention(*executable), 2);
-    bytes[i] = 0;
-    for (const Allocation& allocation : executable->allocations()) bytes[i] += allocation.bytes();
-    EXPECT_LT(bytes[i], 8 * length * 64 * 4 * 12);
+  for (const bool is_f16 : {false, true}) {
+    int64_t bytes[2];
+    for (const int64_t i : {0, 1}) {
+      const int64_t length = 2048 << i;
+      const std::string text = Program({1, 8, length, length, 64, 64}, kCausal, is_f16 ? "-65504" : "-1e30");
+      auto module = hlo::ParseText(is_f16 ? InF16(text) : text);
+      ASSERT_TRUE(module.ok()) << module.status();
+      const auto executable = Compiled(**module);
+      ASSERT_TRUE(executable.ok()) << executable.status();
+      EXPECT_EQ(CountAttention(*executable), 2);
+      bytes[i] = 0;
+      for (const Allocation& allocation : executable->allocations()) bytes[i] += allocation.bytes();
+      EXPECT_LT(bytes[i], 8 * length * 64 * (is_f16 ? 2 : 4) * 12);
+    }
+    EXPECT_LT(bytes[1], 2.1 * static_cast<double>(bytes[0]));
   }
-  EXPECT_LT(bytes[1], 2.1 * static_cast<double>(bytes[0]));
 }
 
 // Programs in the forms that frameworks write, with gradients. The first line of each says how many attention ops it

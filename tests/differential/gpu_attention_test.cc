@@ -44,10 +44,10 @@ int64_t ElementsIn(const ArrayShape& shape) {
 }
 
 float ElementOf(const std::vector<std::byte>& bytes, int64_t i, ElementType type) {
-  if (type == ElementType::kBF16) {
+  if (tensor::IsSmallFloat(type)) {
     uint16_t bits;
     std::memcpy(&bits, bytes.data() + i * 2, 2);
-    return tensor::DecodeBf16(bits);
+    return tensor::DecodeSmallFloat(type, bits);
   }
   float value;
   std::memcpy(&value, bytes.data() + i * 4, 4);
@@ -61,9 +61,9 @@ std::vector<std::byte> RandomOperand(const ArrayShape& shape, Random* random) {
   std::vector<std::byte> bytes(static_cast<size_t>(ElementsIn(shape) * width));
   for (int64_t i = 0; i < ElementsIn(shape); ++i) {
     const float value = 0.5f + static_cast<float>(random->Below(1000)) / 1000;
-    const uint16_t bf16 = tensor::EncodeBf16(value);
+    const uint16_t half = tensor::IsSmallFloat(type) ? tensor::EncodeSmallFloat(type, value) : 0;
     const auto number = static_cast<int32_t>(random->Below(2) * (type == ElementType::kPred ? 1 : 60));
-    const void* const from = type == ElementType::kBF16  ? static_cast<const void*>(&bf16)
+    const void* const from = tensor::IsSmallFloat(type)  ? static_cast<const void*>(&half)
                              : type == ElementType::kF32 ? static_cast<const void*>(&value)
                                                          : static_cast<const void*>(&number);
     std::memcpy(bytes.data() + i * width, from, static_cast<size_t>(width));
@@ -92,7 +92,7 @@ class GpuAttentionForms : public ::testing::Test {
     const Arrays found = runtime::testing::RunLibraryOp(device.get(), op, operands, bytes);
     for (size_t r = 0; r < expected.size(); ++r) {
       const ElementType type = ElementTypeOf(op.attention().results(static_cast<int>(r)).array().shape());
-      if (type != ElementType::kF32 && type != ElementType::kBF16) {
+      if (type != ElementType::kF32 && !tensor::IsSmallFloat(type)) {
         EXPECT_EQ(found[r], expected[r]) << "result " << r;
         continue;
       }
@@ -102,17 +102,37 @@ class GpuAttentionForms : public ::testing::Test {
         const double y = std::abs(ElementOf(expected[r], i, type));
         if (std::isfinite(y)) largest = std::max(largest, y);
       }
-      const double error = is_bf16_ ? 0x1p-7 : 1e-5;
       for (int64_t i = 0; i < count; ++i) {
         const float x = ElementOf(found[r], i, type), y = ElementOf(expected[r], i, type);
         if (x == y || (std::isnan(x) && std::isnan(y))) continue;
-        ASSERT_NEAR(x, y, error * largest) << "result " << r << " element " << i;
+        ASSERT_NEAR(x, y, error_ * largest) << "result " << r << " element " << i;
       }
     }
   }
 
   const std::unique_ptr<Random> random_ = SeededRandom(1);
-  bool is_bf16_ = false;
+  // Compares each attention op of a program.
+  void CompareAll(const std::string& text, bool uses_mma, double error) {
+    error_ = error;
+    const auto executable = WithAttentionOps(text);
+    ASSERT_TRUE(executable.ok()) << executable.status();
+    for (const LibraryOp& op : executable->library_ops()) {
+      if (!op.has_attention()) continue;
+      const int64_t before = runtime::testing::MmaCount();
+      Compare(op);
+      EXPECT_EQ(runtime::testing::MmaCount() > before, uses_mma);
+      ++ops_;
+    }
+  }
+
+  static std::string Program(const std::string& name) {
+    const auto text = RealFileSystem().Read("tests/differential/testdata/attention/" + name + ".hlo");
+    EXPECT_TRUE(text.ok()) << text.status();
+    return text.value_or("");
+  }
+
+  int ops_ = 0;
+  double error_ = 0;
 };
 
 // Causal masks, given masks, bias, grouped heads, dropout, and backward passes. In the variants in bf16, products use
@@ -123,27 +143,26 @@ TEST_F(GpuAttentionForms, ComputeTheSameOnGpuAndCpu) {
   if (all)
     names.insert(names.end(), {"cross", "dpa", "dpa_mask", "dpa_window", "dropout", "flax", "log_sum_exp",
                                "merged_batch", "probs_used", "relative_bias", "remat", "softcap", "dpa_lengths"});
-  int ops = 0;
   for (const std::string& name : names) {
-    const auto text = RealFileSystem().Read("tests/differential/testdata/attention/" + name + ".hlo");
-    ASSERT_TRUE(text.ok()) << text.status();
-    for (const bool is_bf16 : {true, false}) {
-      if (!is_bf16 && !all) continue;
-      SCOPED_TRACE(name + (is_bf16 ? " in bf16" : ""));
-      is_bf16_ = is_bf16;
-      const auto executable = WithAttentionOps(
-          is_bf16 ? absl::StrReplaceAll(*text, {{"f32[", "bf16["}, {"3.40282347e+38", "3.38e+38"}}) : *text);
-      ASSERT_TRUE(executable.ok()) << executable.status();
-      for (const LibraryOp& op : executable->library_ops()) {
-        if (!op.has_attention()) continue;
-        const int64_t before = runtime::testing::MmaCount();
-        Compare(op);
-        EXPECT_EQ(runtime::testing::MmaCount() > before, is_bf16);
-        ++ops;
-      }
-    }
+    SCOPED_TRACE(name);
+    const std::string text = Program(name);
+    CompareAll(absl::StrReplaceAll(text, {{"f32[", "bf16["}, {"3.40282347e+38", "3.38e+38"}}), true, 0x1p-7);
+    if (all) CompareAll(text, false, 1e-5);
   }
-  EXPECT_GE(ops, 2 * static_cast<int>(names.size()));
+  EXPECT_GE(ops_, 2 * static_cast<int>(names.size()));
+}
+
+// Programs that JAX and flax have exported in f16, with softmax in f16 or f32.
+TEST_F(GpuAttentionForms, ComputeTheSameInF16) {
+  std::vector<std::string> names = {"dpa_gqa_f16", "dropout_f16"};
+  if (std::getenv("XLAD_ALL_CASES") != nullptr) {
+    names.insert(names.end(), {"dpa_causal_f16", "flax_f16", "flax_wide_f16", "wide_softmax_f16"});
+  }
+  for (const std::string& name : names) {
+    SCOPED_TRACE(name);
+    CompareAll(Program(name), true, 0x1p-10);
+  }
+  EXPECT_EQ(ops_, 2 * static_cast<int>(names.size()));
 }
 
 }  // namespace

@@ -200,7 +200,9 @@ class LibraryKernelsTest(unittest.TestCase):
 
     def test_attention_uses_tensor_cores(self):
         code = dict(self.kernels("gpu_attention_kernels"))["xlad_attention"]
-        self.assertIn("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", code)
+        for kind in ("bf16", "f16"):
+            # Four tiles of scores, which are computed at two places, and a tile of each of the other two products.
+            self.assertEqual(code.count(f"mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32"), 10)
         self.assertNotIn(".local", code)
 
 

@@ -10,6 +10,7 @@
 // A task of a thread is one group of blocks of one entry of the batch. Products that sum over rows have one partial sum
 // for each group, and the partial sums are added in the order of the groups. The groups depend on the shapes alone.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -17,6 +18,7 @@
 #include "base/kernel_abi.h"
 #include "base/rounding.h"
 #include "runtime/devices/cpu/attention_program.h"
+#include "runtime/devices/cpu/half_rows.h"
 #include "runtime/devices/cpu/library_op.h"
 #include "tensor/small_float.h"
 
@@ -46,6 +48,8 @@ void LoadFloats(ElementType type, const void* from, int64_t offset, int64_t stri
     const uint16_t* x = static_cast<const uint16_t*>(from) + offset;
     if (stride == 1) i = AttentionKernelsOfCpu().from_bf16(x, count, to.data());
     for (; i < count; ++i) to[i] = tensor::DecodeBf16(x[i * stride]);
+  } else if (type == ElementType::kF16) {
+    WidenHalf(static_cast<const uint16_t*>(from) + offset, stride, count, to.data());
   } else {
     const uint8_t* x = static_cast<const uint8_t*>(from) + offset;
     if (stride == 1) i = AttentionKernelsOfCpu().from_predicates(x, count, to.data());
@@ -53,6 +57,18 @@ void LoadFloats(ElementType type, const void* from, int64_t offset, int64_t stri
       const int32_t bit = x[i * stride] != 0;
       std::memcpy(&to[i], &bit, sizeof(float));
     }
+  }
+}
+
+// As f16.
+void StoreHalves(absl::Span<const float> from, int64_t stride, uint16_t* to) {
+  if (stride == 1) return NarrowHalf(from.data(), std::ssize(from), to);
+  std::array<uint16_t, 64> part;  // One call converts many elements, because each call takes time.
+  for (; !from.empty(); from.remove_prefix(std::min(from.size(), part.size()))) {
+    const auto count = static_cast<int64_t>(std::min(from.size(), part.size()));
+    NarrowHalf(from.data(), count, part.data());
+    for (int64_t i = 0; i < count; ++i) to[i * stride] = part[static_cast<size_t>(i)];
+    to += count * stride;
   }
 }
 
@@ -68,6 +84,8 @@ void StoreFloats(ElementType type, absl::Span<const float> from, int64_t offset,
   } else if (type == ElementType::kBF16) {
     uint16_t* x = static_cast<uint16_t*>(to) + offset;
     for (int64_t i = 0; i < count; ++i) x[i * stride] = tensor::EncodeBf16(from[i]);
+  } else if (type == ElementType::kF16) {
+    StoreHalves(from, stride, static_cast<uint16_t*>(to) + offset);
   } else {
     uint8_t* x = static_cast<uint8_t*>(to) + offset;
     for (int64_t i = 0; i < count; ++i) {
@@ -370,7 +388,11 @@ class BlockRunner {
         ApplyStep(step);
         break;
     }
-    if (step.round) Apply({RowOpcode::kRound, {{result, false, stride}, {}, {}}, result, stride, chunk_}, step.wide);
+    if (step.rounded_to != ElementType::kF32) {
+      const bool is_bf16 = step.rounded_to == ElementType::kBF16;
+      const RowOpcode round = is_bf16 ? RowOpcode::kRoundToBf16 : RowOpcode::kRoundToF16;
+      Apply({round, {{result, false, stride}, {}, {}}, result, stride, chunk_}, step.wide);
+    }
     bool zero = true;
     if (step.check_zero && columns_ != program_.columns) {
       for (int64_t r = 0; r < chunk_; ++r) zero = zero && result[r * stride + columns_ - 1] == 0.0f;

@@ -232,6 +232,27 @@ HWY_INLINE Vector RoundToBf16(Vector x) {
   return hn::BitCast(Floats(), hn::And(chosen, hn::Set(i, static_cast<int32_t>(0xffff0000))));
 }
 
+HWY_INLINE Vector RoundToF16(Vector x) {
+  const Floats d;
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_NEON  // These have conversion instructions.
+  return hn::PromoteTo(d, hn::DemoteTo(hn::Rebind<hwy::float16_t, Floats>(), x));
+#else
+  const Integers i;
+  const auto bits = hn::BitCast(i, x);
+  const auto odd = hn::And(hn::ShiftRight<13>(bits), hn::Set(i, 1));
+  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(i, 0xfff)));
+  const auto quiet = hn::Or(bits, hn::Set(i, 0x400000));
+  const auto chosen = hn::IfThenElse(hn::RebindMask(i, hn::IsNaN(x)), quiet, rounded);
+  const Vector normal = hn::BitCast(d, hn::And(chosen, hn::Set(i, static_cast<int32_t>(0xffffe000))));
+  // The last place of 0.5 is 2^-24, as in a subnormal f16.
+  const Vector size = hn::Abs(x), half = hn::Set(d, 0.5f);
+  const Vector subnormal = hn::CopySign(hn::Sub(hn::Add(size, half), half), x);
+  const Vector infinity = hn::CopySign(hn::Set(d, std::numeric_limits<float>::infinity()), x);
+  const Vector finite = hn::IfThenElse(hn::Lt(size, hn::Set(d, 0x1p-14f)), subnormal, normal);
+  return hn::IfThenElse(hn::Ge(size, hn::Set(d, 65520.0f)), infinity, finite);
+#endif
+}
+
 // Division of a row by one number is a multiplication by its reciprocal, unless the reciprocal is not a normal number.
 void Divide(const RowOperation& o, int64_t count) {
   const auto divide = [](Vector x, Vector y) HWY_ATTR { return hn::Div(x, y); };
@@ -326,8 +347,10 @@ void ApplyUnary(const RowOperation& o, int64_t count) {
       });
     case RowOpcode::kFromInteger:
       return Unary(o, count, [&](Vector x) HWY_ATTR { return hn::ConvertTo(d, hn::BitCast(Integers(), x)); });
-    case RowOpcode::kRound:
+    case RowOpcode::kRoundToBf16:
       return Unary(o, count, [](Vector x) HWY_ATTR { return RoundToBf16(x); });
+    case RowOpcode::kRoundToF16:
+      return Unary(o, count, [](Vector x) HWY_ATTR { return RoundToF16(x); });
     default:
       return ApplyComparison(o, count);
   }

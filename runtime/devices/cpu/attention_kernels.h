@@ -1,8 +1,8 @@
 // The inner loops of attention (attention.cc) and of small dots (small_dot.h), as vector instructions: products of
 // tiles, and operations on rows.
 //
-// All values have four bytes: floats, s32, and predicates as s32 that are 0 or 1. bf16 values are floats that have been
-// rounded. Rows are padded to whole vectors; elementwise operations also compute the padding.
+// All values have four bytes: floats, s32, and predicates as s32 that are 0 or 1. bf16 and f16 values are floats that
+// have been rounded. Rows are padded to whole vectors; elementwise operations also compute the padding.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,8 @@ enum class RowOpcode {
   kOr,
   kNot,
   kFromInteger,  // Converts s32 or pred to float.
-  kRound,        // Rounds to the nearest bf16, ties to even.
+  kRoundToBf16,  // Rounds to the nearest bf16, ties to even.
+  kRoundToF16,   // Rounds to the nearest f16, ties to even. Numbers that are too large become infinite.
   kEqual,
   kNotEqual,
   kGreater,

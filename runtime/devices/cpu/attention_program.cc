@@ -18,6 +18,10 @@ absl::Status Misfit(const std::string& found, const std::string& expected) {
 
 constexpr int64_t kMaxElements = int64_t{1} << 40;
 
+// Whether the type is a float of 16 bits. Its values are computed in f32 and rounded.
+bool IsHalf(ElementType type) { return type == ElementType::kBF16 || type == ElementType::kF16; }
+bool IsFloat(ElementType type) { return type == ElementType::kF32 || IsHalf(type); }
+
 std::optional<int64_t> Product(absl::Span<const int64_t> sizes) {
   int64_t product = 1;
   for (const int64_t size : sizes) {
@@ -30,7 +34,7 @@ std::optional<int64_t> Product(absl::Span<const int64_t> sizes) {
 // The opcode of the loops that compute `opcode` for operands of a type, or nullopt if there is none.
 std::optional<RowOpcode> RowOpcodeOf(AttentionOp::Opcode opcode, ElementType from, ElementType to) {
   using Op = AttentionOp;
-  const bool is_float = from == ElementType::kF32 || from == ElementType::kBF16;
+  const bool is_float = IsFloat(from);
   struct Entry {
     Op::Opcode opcode;
     RowOpcode of_floats, of_integers;  // kCopy if there is no such loop.
@@ -60,10 +64,9 @@ std::optional<RowOpcode> RowOpcodeOf(AttentionOp::Opcode opcode, ElementType fro
   if (opcode == Op::NOT && from == ElementType::kPred) return RowOpcode::kNot;
   if (opcode == Op::SELECT) return RowOpcode::kSelect;
   if (opcode == Op::CONVERT) {
-    const bool to_float = to == ElementType::kF32 || to == ElementType::kBF16;
-    if (is_float && !to_float) return std::nullopt;
+    if (is_float && !IsFloat(to)) return std::nullopt;
     if (to == ElementType::kPred && from != ElementType::kPred) return std::nullopt;
-    return !is_float && to_float ? RowOpcode::kFromInteger : RowOpcode::kCopy;
+    return !is_float && IsFloat(to) ? RowOpcode::kFromInteger : RowOpcode::kCopy;
   }
   for (const Entry& entry : kEntries) {
     if (entry.opcode != opcode) continue;
@@ -133,9 +136,8 @@ class Reader {
     AttentionArray array;
     array.type = static_cast<ElementType>(operand.shape().element_type());
     array.strides.assign(operand.strides().begin(), operand.strides().end());
-    const bool known = array.type == ElementType::kF32 || array.type == ElementType::kBF16 ||
-                       array.type == ElementType::kS32 || array.type == ElementType::kPred;
-    if (!known) return Misfit("an array of another element type", "f32, bf16, s32 or pred");
+    const bool known = IsFloat(array.type) || array.type == ElementType::kS32 || array.type == ElementType::kPred;
+    if (!known) return Misfit("an array of another element type", "f32, bf16, f16, s32 or pred");
     if (array.strides.size() != sizes_.size() + 1) {
       return Misfit(absl::StrCat(array.strides.size(), " strides"), absl::StrCat(sizes_.size() + 1));
     }
@@ -247,18 +249,20 @@ class Reader {
     Allocate(v);
     program_.products.push_back({value.operands(0), value.operands(1), value.depth(), states_[v].slot});
     // All products are computed before the row operations, so they cannot reuse the slots of other values.
-    if (value.element_type() != static_cast<int>(ElementType::kBF16)) return absl::OkStatus();
+    const auto type = static_cast<ElementType>(value.element_type());
+    if (!IsHalf(type)) return absl::OkStatus();
     AttentionStep step;
     step.inputs = {states_[v].slot};
     step.result = states_[v].slot;
-    step.wide = step.round = true;
+    step.wide = true;
+    step.rounded_to = type;
     program_.steps.push_back(std::move(step));
     return absl::OkStatus();
   }
 
   static absl::Status CheckFloat(ElementType type) {
-    if (type == ElementType::kF32 || type == ElementType::kBF16) return absl::OkStatus();
-    return Misfit("another element type in a product or reduction", "f32 or bf16");
+    if (IsFloat(type)) return absl::OkStatus();
+    return Misfit("another element type in a product or reduction", "f32, bf16 or f16");
   }
 
   absl::Status ReadValue(int v) {
@@ -290,15 +294,15 @@ class Reader {
     Release(v);
     Allocate(v);
     step.result = states_[v].slot;
-    step.round |= type == ElementType::kBF16 && step.kind != AttentionStep::Kind::kRead;
+    if (IsHalf(type) && step.kind != AttentionStep::Kind::kRead) step.rounded_to = type;
     program_.steps.push_back(std::move(step));
     return absl::OkStatus();
   }
 
   bool OnlyRounds() const {
     return std::all_of(program_.steps.begin(), program_.steps.end(), [](const AttentionStep& step) {
-      return step.kind == AttentionStep::Kind::kApply && step.opcode == RowOpcode::kCopy && step.round &&
-             step.result.kind == Kind::kTile;
+      return step.kind == AttentionStep::Kind::kApply && step.opcode == RowOpcode::kCopy &&
+             step.rounded_to != ElementType::kF32 && step.result.kind == Kind::kTile;
     });
   }
 

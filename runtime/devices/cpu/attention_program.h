@@ -41,9 +41,10 @@ struct AttentionStep {
   AttentionSlot result;
   int source = 0;            // For kRead, the operand. For kIndex, the dimension: first the batch's, then the rows'.
   bool wide = false;         // The result has one element for each column.
-  bool round = false;        // The result is rounded to bf16.
-  // If only the first columns are computed, the result must be zero in the last of them. If it is not, the block is
-  // computed again with all columns.
+  // bf16 or f16 if the result is rounded to this type.
+  tensor::ElementType rounded_to = tensor::ElementType::kF32;
+  // If not all columns are computed, the last computed one must be zero; otherwise the block is computed again with all
+  // columns.
   bool check_zero = false;
 };
 

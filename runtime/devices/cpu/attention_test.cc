@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -11,6 +12,7 @@
 #include "runtime/devices/cpu/library_op.h"
 #include "runtime/devices/cpu/testing/attention_writer.h"
 #include "tensor/element_type.h"
+#include "tensor/small_float.h"
 
 namespace xlad::runtime {
 namespace {
@@ -110,7 +112,7 @@ TEST(AttentionKernels, NansPropagate) {
   EXPECT_TRUE(std::isnan(Applied(RowOpcode::kMaximum, {{NAN, 1}, {1, NAN}})[0]));
   EXPECT_TRUE(std::isnan(Applied(RowOpcode::kMaximum, {{NAN, 1}, {1, NAN}})[1]));
   EXPECT_TRUE(std::isnan(Applied(RowOpcode::kMinimum, {{NAN, 1}, {1, NAN}})[1]));
-  EXPECT_TRUE(std::isnan(Applied(RowOpcode::kRound, {{NAN, 1}})[0]));
+  EXPECT_TRUE(std::isnan(Applied(RowOpcode::kRoundToBf16, {{NAN, 1}})[0]));
   const AttentionKernels& kernels = AttentionKernelsOfCpu();
   for (const int64_t count : {1, 3, 16, 17, 64, 65, 300}) {
     std::vector<float> row(static_cast<size_t>(count), -2.0f);
@@ -119,6 +121,29 @@ TEST(AttentionKernels, NansPropagate) {
     row[static_cast<size_t>(count) / 2] = NAN;
     EXPECT_TRUE(std::isnan(kernels.row_max(row.data(), count))) << count;
     EXPECT_TRUE(std::isnan(kernels.row_sum(row.data(), count))) << count;
+  }
+}
+
+// Rounds numbers halfway between neighbors of each type, numbers just beside them, and special values.
+TEST(AttentionKernels, RoundingToHalfTypesHasTheBitsOfTheCodec) {
+  for (const ElementType type : {ElementType::kBF16, ElementType::kF16}) {
+    std::vector<float> x = {NAN, std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+                            1e-45f, 3e38f, -3e38f};
+    for (int bits = 0; bits < 1 << 16; ++bits) {
+      const float low = tensor::DecodeSmallFloat(type, static_cast<uint16_t>(bits));
+      const float high = tensor::DecodeSmallFloat(type, static_cast<uint16_t>(bits ^ 1));
+      if (!std::isfinite(low)) continue;
+      const float middle = std::isfinite(high) ? low / 2 + high / 2 : low * 1.001f;
+      x.insert(x.end(), {low, middle, std::nextafter(middle, low), std::nextafter(middle, high)});
+    }
+    const bool is_bf16 = type == ElementType::kBF16;
+    const auto found = Applied(is_bf16 ? RowOpcode::kRoundToBf16 : RowOpcode::kRoundToF16, {x});
+    for (size_t i = 0; i < x.size(); ++i) {
+      const float expected = tensor::DecodeSmallFloat(type, tensor::EncodeSmallFloat(type, x[i]));
+      ASSERT_EQ(std::isnan(found[i]), std::isnan(expected)) << x[i];
+      if (std::isnan(expected)) continue;
+      ASSERT_EQ(std::bit_cast<uint32_t>(found[i]), std::bit_cast<uint32_t>(expected)) << x[i];
+    }
   }
 }
 

@@ -30,6 +30,8 @@ XladElement KernelElementOf(ElementType type) {
   switch (type) {
     case ElementType::kBF16:
       return XLAD_BF16;
+    case ElementType::kF16:
+      return XLAD_F16;
     case ElementType::kS32:
       return XLAD_S32;
     case ElementType::kPred:
@@ -51,9 +53,9 @@ class ProblemWriter {
     for (const AttentionArray& array : program_.operands) problem_.array[problem_.arrays++] = ArrayOf(array);
     for (const AttentionResult& result : program_.results) problem_.array[problem_.arrays++] = ArrayOf(result.array);
     for (const AttentionProduct& product : program_.products) {
-      const bool uses_mma = IsBf16(product.left) && IsBf16(product.right);
+      const XladElement left = ElementOf(product.left), right = ElementOf(product.right);
       problem_.product[problem_.products++] = {product.left, product.right, SlotOf(product.slot).number,
-                                               uses_mma ? 1 : 0, product.depth};
+                                               left == right ? left : XLAD_F32, product.depth};
     }
     for (const AttentionStep& step : program_.steps) problem_.step[problem_.steps++] = StepOf(step);
     for (const AttentionResult& result : program_.results) AddResult(result);
@@ -108,16 +110,16 @@ class ProblemWriter {
     return to;
   }
 
-  bool IsBf16(int operand) const { return program_.operands[operand].type == ElementType::kBF16; }
+  XladElement ElementOf(int operand) const { return KernelElementOf(program_.operands[operand].type); }
 
-  // Whether bf16 represents the final contents of a slot exactly: the last step rounds them, or reads them from an
-  // array of bf16.
-  bool HoldsBf16(const AttentionSlot& slot) const {
+  // The type of the final contents of a slot: bf16 or f16 if all elements are numbers of this type, otherwise f32. The
+  // latter is also that of a matrix product that is not rounded.
+  XladElement ElementIn(const AttentionSlot& slot) const {
     const auto last = std::find_if(program_.steps.rbegin(), program_.steps.rend(), [&](const AttentionStep& step) {
       return step.result.kind == slot.kind && step.result.number == slot.number;
     });
-    if (last == program_.steps.rend()) return false;
-    return last->round || (last->kind == AttentionStep::Kind::kRead && IsBf16(last->source));
+    if (last == program_.steps.rend()) return XLAD_F32;
+    return last->kind == AttentionStep::Kind::kRead ? ElementOf(last->source) : KernelElementOf(last->rounded_to);
   }
 
   // Tiles are the first wide slots.
@@ -145,7 +147,7 @@ class ProblemWriter {
     if (step.kind == AttentionStep::Kind::kIndex && step.source >= batch_dims) {
       to.source = XLAD_ATTENTION_DIMS + step.source - batch_dims;
     }
-    to.round = step.round;
+    to.rounded_to = KernelElementOf(step.rounded_to);
     to.check_zero = step.check_zero;
     to.result = SlotOf(step.result);
     for (size_t k = 0; k < step.inputs.size(); ++k) to.inputs[k] = SlotOf(step.inputs[k]);
@@ -160,7 +162,8 @@ class ProblemWriter {
     to.width = result.width;
     to.kind = XLAD_ROW_VALUE;
     const bool is_product = result.kind != AttentionOp::Result::ROW_VALUE;
-    to.uses_mma = is_product && IsBf16(result.operand) && HoldsBf16(result.slot);
+    const XladElement element = is_product ? ElementOf(result.operand) : XLAD_F32;
+    to.mma = element == ElementIn(result.slot) ? element : XLAD_F32;
     if (result.kind == AttentionOp::Result::ROW_PRODUCT) to.kind = XLAD_ROW_PRODUCT;
     if (result.kind == AttentionOp::Result::COLUMN_PRODUCT) {
       to.kind = XLAD_COLUMN_PRODUCT;

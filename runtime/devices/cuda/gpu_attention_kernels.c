@@ -5,9 +5,9 @@
  * Thread t of a row computes the elements of all wide values in the columns c with c % 16 = t, so that threads wait for
  * each other only in reductions and products. Each thread has its own copy of the narrow values of its row.
  *
- * Products of bf16 values use tensor cores. Each warp multiplies all 16 rows with different columns or features. It
- * loads its operands from global memory directly to registers, because it needs each column or feature only once, and
- * the rows are in the cache. */
+ * Products of numbers of bf16 or f16 use tensor cores: the 16 rows are those of a product of a warp. Its operands are
+ * loaded from global memory to registers, because a warp needs each column or feature once; the rows are in the cache.
+ * The functions of these products are compiled for each of the two types, `mma`. */
 #include "runtime/devices/cuda/gpu_attention_kernels.h"
 
 #include "runtime/devices/cuda/gpu_attention_operations.h"
@@ -125,8 +125,8 @@ INLINE void ComputeScores(const struct Piece* piece, const struct XladAttentionP
   }
 }
 
-/* ComputeScores for operands in bf16, by tensor cores. */
-INLINE void MultiplyScores(const struct Piece* piece, const struct XladAttentionProduct* product) {
+/* ComputeScores by tensor cores. */
+INLINE void MultiplyScores(const struct Piece* piece, const struct XladAttentionProduct* product, int mma) {
   const struct XladAttentionArray* left = &piece->problem->array[product->left];
   const struct XladAttentionArray* right = &piece->problem->array[product->right];
   const int group = MmaGroup(), pair = MmaPair();
@@ -149,7 +149,7 @@ INLINE void MultiplyScores(const struct Piece* piece, const struct XladAttention
           LoadPair(lefts[i % 2], left->feature, depth + i / 2 * 8, product->depth);
       UNROLL for (int f = 0; f < kFragments; ++f) {
         UNROLL for (int i = 0; i < 2; ++i) b[i] = LoadPair(rights[f], right->feature, depth + i * 8, product->depth);
-        Mma(a, b, XLAD_BF16, sums[f]);
+        Mma(a, b, mma, sums[f]);
       }
     }
     UNROLL for (int f = 0; f < kFragments; ++f) {
@@ -206,7 +206,7 @@ INLINE uint32_t Reduce(const struct Piece* piece, const struct XladAttentionStep
 }
 
 INLINE uint32_t Rounded(const struct XladAttentionStep* step, uint32_t value) {
-  return step->round ? ToBits(RoundToBf16(FromBits(value))) : value;
+  return RoundTo(step->rounded_to, value);
 }
 
 INLINE void RunStep(const struct Piece* piece, const struct XladAttentionStep* step) {
@@ -236,10 +236,13 @@ INLINE int RunColumns(struct Piece* piece, int64_t columns) {
   if (Thread() == 0) is_incomplete = 0;
   Barrier();
   for (int i = 0; i < problem->products; ++i) {
-    if (problem->product[i].uses_mma) {
-      MultiplyScores(piece, &problem->product[i]);
+    const struct XladAttentionProduct* product = &problem->product[i];
+    if (product->mma == XLAD_BF16) {
+      MultiplyScores(piece, product, XLAD_BF16);
+    } else if (product->mma == XLAD_F16) {
+      MultiplyScores(piece, product, XLAD_F16);
     } else {
-      ComputeScores(piece, &problem->product[i]);
+      ComputeScores(piece, product);
     }
   }
   Barrier();
@@ -282,8 +285,8 @@ INLINE void StoreRowProduct(const struct Piece* piece, const struct XladAttentio
   }
 }
 
-/* StoreRowProduct for operands in bf16, by tensor cores. */
-INLINE void MultiplyRows(const struct Piece* piece, const struct XladAttentionResult* result) {
+/* StoreRowProduct by tensor cores. */
+INLINE void MultiplyRows(const struct Piece* piece, const struct XladAttentionResult* result, int mma) {
   const struct XladAttentionArray* operand = &piece->problem->array[result->operand];
   const struct XladAttentionArray* array = &piece->problem->array[result->array];
   const int group = MmaGroup(), pair = MmaPair();
@@ -295,9 +298,9 @@ INLINE void MultiplyRows(const struct Piece* piece, const struct XladAttentionRe
     float sums[4] = {0, 0, 0, 0};
     for (int64_t depth = pair; depth < piece->columns + pair; depth += kDepth) {
       uint32_t a[4], b[2];
-      UNROLL for (int i = 0; i < 4; ++i) a[i] = LoadPairOfFloats(values[i % 2], depth + i / 2 * 8, piece->columns);
+      UNROLL for (int i = 0; i < 4; ++i) a[i] = LoadPairOfFloats(values[i % 2], depth + i / 2 * 8, piece->columns, mma);
       UNROLL for (int i = 0; i < 2; ++i) b[i] = LoadPair(factors, operand->column, depth + i * 8, piece->columns);
-      Mma(a, b, XLAD_BF16, sums);
+      Mma(a, b, mma, sums);
     }
     UNROLL for (int i = 0; i < 4; ++i) {
       const int row = group + i / 2 * 8;
@@ -325,8 +328,8 @@ INLINE void AddColumnProduct(const struct Piece* piece, const struct XladAttenti
   }
 }
 
-/* AddColumnProduct for operands in bf16, by tensor cores. A warp multiplies 16 columns and 8 features of all rows. */
-INLINE void MultiplyColumns(const struct Piece* piece, const struct XladAttentionResult* result, float* sums) {
+/* AddColumnProduct by tensor cores. A warp multiplies 16 columns and 8 features of all rows. */
+INLINE void MultiplyColumns(const struct Piece* piece, const struct XladAttentionResult* result, float* sums, int mma) {
   const struct XladAttentionArray* operand = &piece->problem->array[result->operand];
   const int group = MmaGroup(), pair = MmaPair();
   const int64_t feature_tiles = (result->width + 7) / 8, tiles = (piece->columns + 15) / 16 * feature_tiles;
@@ -338,7 +341,7 @@ INLINE void MultiplyColumns(const struct Piece* piece, const struct XladAttentio
     UNROLL for (int i = 0; i < 8; ++i) {
       const int row = pair + i / 4 * 8 + i % 2;
       const int64_t column = Min(first_column + group + i / 2 % 2 * 8, piece->columns - 1);
-      const uint32_t value = row < piece->count ? WideOf(piece, result->slot, row)[column] >> 16 : 0;
+      const uint32_t value = row < piece->count ? ToHalf(WideOf(piece, result->slot, row)[column], mma) : 0;
       a[i / 2] |= value << (i % 2 * 16);
     }
     UNROLL for (int i = 0; i < 4; ++i) {
@@ -353,11 +356,32 @@ INLINE void MultiplyColumns(const struct Piece* piece, const struct XladAttentio
       const int is_inside = column < piece->columns && feature < result->width;
       products[i] = is_inside ? sums[column * result->width + feature] : 0;
     }
-    Mma(a, b, XLAD_BF16, products);
+    Mma(a, b, mma, products);
     UNROLL for (int i = 0; i < 4; ++i) {
       const int64_t column = first_column + group + i / 2 * 8, feature = first_feature + pair + i % 2;
       if (column < piece->columns && feature < result->width) sums[column * result->width + feature] = products[i];
     }
+  }
+}
+
+INLINE void StoreProduct(const struct Piece* piece, const struct XladAttentionResult* result, float* sums) {
+  const int is_of_rows = result->kind == XLAD_ROW_PRODUCT;
+  if (result->mma == XLAD_BF16) {
+    if (is_of_rows) {
+      MultiplyRows(piece, result, XLAD_BF16);
+    } else {
+      MultiplyColumns(piece, result, sums, XLAD_BF16);
+    }
+  } else if (result->mma == XLAD_F16) {
+    if (is_of_rows) {
+      MultiplyRows(piece, result, XLAD_F16);
+    } else {
+      MultiplyColumns(piece, result, sums, XLAD_F16);
+    }
+  } else if (is_of_rows) {
+    StoreRowProduct(piece, result);
+  } else {
+    AddColumnProduct(piece, result, sums);
   }
 }
 
@@ -366,18 +390,8 @@ INLINE void StoreResults(const struct Piece* piece, float* sums) {
   const int row = Thread() / kLanes;
   for (int i = 0; i < problem->results; ++i) {
     const struct XladAttentionResult* result = &problem->result[i];
-    if (result->kind == XLAD_ROW_PRODUCT) {
-      if (result->uses_mma) {
-        MultiplyRows(piece, result);
-      } else {
-        StoreRowProduct(piece, result);
-      }
-    } else if (result->kind == XLAD_COLUMN_PRODUCT) {
-      if (result->uses_mma) {
-        MultiplyColumns(piece, result, sums + result->sums);
-      } else {
-        AddColumnProduct(piece, result, sums + result->sums);
-      }
+    if (result->kind != XLAD_ROW_VALUE) {
+      StoreProduct(piece, result, sums + result->sums);
     } else if (Thread() % kLanes == 0 && row < piece->count) {
       StoreWord(buffers[result->array], row_offsets[result->array * kRows + row], problem->array[result->array].element,
                 *NarrowOf(piece, result->slot));

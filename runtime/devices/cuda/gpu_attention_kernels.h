@@ -24,10 +24,11 @@
   OPCODE(Copy)                                                                                                    \
   OPCODE(Add) OPCODE(Subtract) OPCODE(Multiply) OPCODE(Divide) OPCODE(Maximum) OPCODE(Minimum) OPCODE(Negate)     \
       OPCODE(Abs) OPCODE(Exp) OPCODE(Tanh) OPCODE(Log) OPCODE(Select) OPCODE(And) OPCODE(Or) OPCODE(Not)          \
-          OPCODE(FromInteger) OPCODE(Round) OPCODE(Equal) OPCODE(NotEqual) OPCODE(Greater) OPCODE(GreaterEqual)   \
-              OPCODE(Less) OPCODE(LessEqual) OPCODE(AddInteger) OPCODE(SubtractInteger) OPCODE(MultiplyInteger)   \
-                  OPCODE(EqualInteger) OPCODE(NotEqualInteger) OPCODE(GreaterInteger) OPCODE(GreaterEqualInteger) \
-                      OPCODE(LessInteger) OPCODE(LessEqualInteger)
+          OPCODE(FromInteger) OPCODE(RoundToBf16) OPCODE(RoundToF16) OPCODE(Equal) OPCODE(NotEqual)               \
+              OPCODE(Greater) OPCODE(GreaterEqual) OPCODE(Less) OPCODE(LessEqual) OPCODE(AddInteger)              \
+                  OPCODE(SubtractInteger) OPCODE(MultiplyInteger) OPCODE(EqualInteger) OPCODE(NotEqualInteger)    \
+                      OPCODE(GreaterInteger) OPCODE(GreaterEqualInteger) OPCODE(LessInteger)                      \
+                          OPCODE(LessEqualInteger)
 #define XLAD_ROW_OPCODE(name) XLAD_ROW_##name,
 enum XladRowOpcode { XLAD_ROW_OPCODES(XLAD_ROW_OPCODE) };
 #undef XLAD_ROW_OPCODE
@@ -48,15 +49,15 @@ struct XladAttentionSlot {
 struct XladAttentionProduct {
   int32_t left, right; /* Arrays. */
   int32_t slot;
-  int32_t uses_mma; /* Whether both arrays are in bf16. Then tensor cores compute the product. */
+  int32_t mma; /* XLAD_BF16 or XLAD_F16 if tensor cores compute the product: both arrays have this type. */
   int64_t depth;
 };
 
 enum XladStepKind { XLAD_STEP_APPLY, XLAD_STEP_READ, XLAD_STEP_INDEX, XLAD_STEP_MAX, XLAD_STEP_SUM };
 struct XladAttentionStep {
   int32_t kind, opcode;
-  int32_t source;     /* READ: the array. INDEX: the batch's dimension, or XLAD_ATTENTION_DIMS + that of the rows. */
-  int32_t round;      /* Whether the result is rounded to bf16. */
+  int32_t source;     /* READ: the array. INDEX: the dimension; those of the rows follow those of the batch. */
+  int32_t rounded_to; /* XLAD_BF16 or XLAD_F16 if the result is rounded to this type, otherwise XLAD_F32. */
   int32_t check_zero; /* Whether the last computed column must be 0 if not all columns are computed. */
   int32_t unused;
   struct XladAttentionSlot result, inputs[3];
@@ -68,7 +69,8 @@ struct XladAttentionResult {
   int32_t operand, array; /* Arrays. */
   int64_t width;          /* The number of features of a product. */
   int64_t sums;           /* XLAD_COLUMN_PRODUCT: the place of the result in the sums of a task, in elements. */
-  int32_t uses_mma;       /* Whether the value and the operand of a product are bf16. Then tensor cores compute it. */
+  /* XLAD_BF16 or XLAD_F16 if tensor cores compute the product: the value and the operand are numbers of this type. */
+  int32_t mma;
   int32_t unused;
 };
 

@@ -62,7 +62,11 @@ INLINE float Tanh(float x) {
 INLINE float Maximum(float a, float b) { return a != a || a > b ? a : b != b || b > a ? b : a; }
 INLINE float Minimum(float a, float b) { return a != a || a < b ? a : b != b || b < a ? b : a; }
 
-INLINE float RoundToBf16(float x) { return FromBits((uint32_t)ToBf16(x) << 16); }
+/* A float, rounded to the type `element`. */
+INLINE uint32_t RoundTo(int element, uint32_t word) {
+  if (element == XLAD_BF16) return (uint32_t)ToBf16(FromBits(word)) << 16;
+  return element == XLAD_F16 ? ToBits((float)(_Float16)FromBits(word)) : word;
+}
 
 INLINE uint32_t ApplyToIntegers(int opcode, uint32_t a, uint32_t b) {
   const int32_t i = (int32_t)a, j = (int32_t)b;
@@ -88,6 +92,7 @@ INLINE uint32_t ApplyToIntegers(int opcode, uint32_t a, uint32_t b) {
   }
 }
 
+/* Steps do not have the opcodes that round, but XladAttentionStep.rounded_to. */
 INLINE uint32_t Apply(int opcode, uint32_t a, uint32_t b, uint32_t c) {
   const float x = FromBits(a), y = FromBits(b);
   switch (opcode) {
@@ -125,8 +130,6 @@ INLINE uint32_t Apply(int opcode, uint32_t a, uint32_t b, uint32_t c) {
       return a == 0;
     case XLAD_ROW_FromInteger:
       return ToBits((float)(int32_t)a);
-    case XLAD_ROW_Round:
-      return ToBits(RoundToBf16(x));
     case XLAD_ROW_Equal:
       return x == y;
     case XLAD_ROW_NotEqual:

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "base/random.h"
 #include "runtime/devices/cpu/cpu_device.h"
@@ -36,9 +38,8 @@ class GpuAttentionTest : public ::testing::Test {
     std::vector<std::byte> bytes(static_cast<size_t>(count * width));
     for (int64_t i = 0; i < count; ++i) {
       const float value = static_cast<float>(random_->Below(2001)) / 1000 - 1;
-      const uint16_t bf16 = tensor::EncodeBf16(value);
-      std::memcpy(bytes.data() + i * width, type == ElementType::kBF16 ? static_cast<const void*>(&bf16) : &value,
-                  width);
+      const uint16_t half = tensor::IsSmallFloat(type) ? tensor::EncodeSmallFloat(type, value) : 0;
+      std::memcpy(bytes.data() + i * width, width == 2 ? static_cast<const void*>(&half) : &value, width);
     }
     return bytes;
   }
@@ -84,10 +85,10 @@ class GpuAttentionTest : public ::testing::Test {
   }
 
   static float FloatAt(const std::vector<std::byte>& bytes, int64_t i, ElementType type) {
-    if (type == ElementType::kBF16) {
+    if (tensor::IsSmallFloat(type)) {
       uint16_t bits;
       std::memcpy(&bits, bytes.data() + i * 2, 2);
-      return tensor::DecodeBf16(bits);
+      return tensor::DecodeSmallFloat(type, bits);
     }
     float value;
     std::memcpy(&value, bytes.data() + i * 4, 4);
@@ -126,47 +127,53 @@ TEST_F(GpuAttentionTest, LargerOpsRunOnTheHost) {
 }
 
 // Products by tensor cores have tiles of 16 rows, 8 columns or features and a depth of 16. Most sizes are not multiples
-// of these. A result may differ by one rounding to bf16, because sums are in another order.
-constexpr AttentionSizes kBf16Sizes[] = {{1, 1, 1, 1, 1},    {2, 19, 21, 8, 5},  {1, 16, 32, 16, 64},
-                                         {1, 17, 33, 17, 9}, {1, 5, 300, 3, 2},  {3, 40, 29, 20, 130},
-                                         {140, 2, 3, 2, 2},  {1, 70, 70, 31, 70}};
+// of these. A result may differ by one rounding to bf16 or f16, because sums are in another order.
+constexpr AttentionSizes kMmaSizes[] = {{1, 1, 1, 1, 1},    {2, 19, 21, 8, 5},  {1, 16, 32, 16, 64},
+                                        {1, 17, 33, 17, 9}, {1, 5, 300, 3, 2},  {3, 40, 29, 20, 130},
+                                        {140, 2, 3, 2, 2},  {1, 70, 70, 31, 70}};
+constexpr std::pair<ElementType, float> kHalfTypes[] = {{ElementType::kBF16, 0x1p-8f}, {ElementType::kF16, 0x1p-11f}};
 
-TEST_F(GpuAttentionTest, Bf16OfAnySizesAndBlocks) {
-  const int64_t before = testing::MmaCount();
-  for (const AttentionSizes& s : kBf16Sizes) {
-    for (const float masked : {-1e30f, -std::numeric_limits<float>::infinity(), -0.5f}) {
-      const int64_t block_rows = masked == -0.5f ? 5 : 18;
-      SCOPED_TRACE(::testing::Message() << s.rows << " x " << s.columns << " depth " << s.depth << " width " << s.width
-                                        << ", masked " << masked);
-      const AttentionOp op = AttentionWriter(s, ElementType::kBF16).Softmax(masked, block_rows, true);
-      Compare(op, Operands(s, ElementType::kBF16), 0x1p-8f);
+TEST_F(GpuAttentionTest, HalfTypesOfAnySizesAndBlocks) {
+  for (const auto& [type, tolerance] : kHalfTypes) {
+    const int64_t before = testing::MmaCount();
+    for (const AttentionSizes& s : kMmaSizes) {
+      for (const float masked : {-1e30f, -std::numeric_limits<float>::infinity(), -0.5f}) {
+        const int64_t block_rows = masked == -0.5f ? 5 : 18;
+        SCOPED_TRACE(::testing::Message() << tensor::ToString(type) << " " << s.rows << " x " << s.columns << " depth "
+                                          << s.depth << " width " << s.width << ", masked " << masked);
+        Compare(AttentionWriter(s, type).Softmax(masked, block_rows, true), Operands(s, type), tolerance);
+      }
     }
+    EXPECT_GT(testing::MmaCount(), before + 1000);
   }
-  EXPECT_GT(testing::MmaCount(), before + 1000);
 }
 
 // All three products of attention use tensor cores.
 TEST_F(GpuAttentionTest, NumbersOfProducts) {
   const AttentionSizes s = {3, 30, 50, 20, 28};
-  const int64_t before = testing::MmaCount();
-  Compare(AttentionWriter(s, ElementType::kBF16).Softmax(-1e30f, 16, false), Operands(s, ElementType::kBF16), 0x1p-8f);
-  // For each of the 2 * 3 blocks of rows, one product of a warp has 32 columns of scores, or 8 features of the result,
-  // or 16 columns and 8 features of the sum over rows.
-  const int64_t scores = 2 * 4 * 2, rows = 4 * 4, columns = 4 * 3;
-  EXPECT_EQ(testing::MmaCount() - before, 2 * 3 * (scores + rows + columns));
+  for (const auto& [type, tolerance] : kHalfTypes) {
+    const int64_t before = testing::MmaCount();
+    Compare(AttentionWriter(s, type).Softmax(-1e30f, 16, false), Operands(s, type), tolerance);
+    // For each of the 2 * 3 blocks of rows: a warp multiplies 32 columns of scores, or 8 features of the result, or 16
+    // columns and 8 features of the sum over rows.
+    const int64_t scores = 2 * 4 * 2, rows = 4 * 4, columns = 4 * 3;
+    EXPECT_EQ(testing::MmaCount() - before, 2 * 3 * (scores + rows + columns));
+  }
   const int64_t of_floats = testing::MmaCount();
   Compare(AttentionWriter(s).Softmax(-1e30f, 16, false), Operands(s), 1e-5f);
   EXPECT_EQ(testing::MmaCount(), of_floats);
 }
 
 // Dimensions of the operands in other orders, and an operand that all entries of the batch share.
-TEST_F(GpuAttentionTest, Bf16OperandsWithAnyStrides) {
+TEST_F(GpuAttentionTest, HalfOperandsWithAnyStrides) {
   const AttentionSizes s = {3, 21, 35, 18, 11};
   const auto set = [](AttentionOp::Operand* operand, const std::vector<int64_t>& strides) {
     operand->mutable_strides()->Assign(strides.begin(), strides.end());
   };
   for (const bool features_outermost : {false, true}) {
-    AttentionOp op = AttentionWriter(s, ElementType::kBF16).Softmax(-1e30f, 16, false);
+    // The second type is used for the second order.
+    const auto& [type, tolerance] = kHalfTypes[features_outermost ? 1 : 0];
+    AttentionOp op = AttentionWriter(s, type).Softmax(-1e30f, 16, false);
     set(op.mutable_operands(0), {s.depth, s.batch * s.depth, 0, 1});
     set(op.mutable_operands(1), {0, 0, s.depth, 1});
     set(op.mutable_operands(2), {s.width, 0, s.batch * s.width, 1});
@@ -177,34 +184,55 @@ TEST_F(GpuAttentionTest, Bf16OperandsWithAnyStrides) {
       set(op.mutable_operands(2), {s.columns * s.width, 0, 1, s.columns});
       set(op.mutable_results(0)->mutable_array(), {s.rows * s.width, 1, 0, s.rows});
     }
-    Compare(op, Operands(s, ElementType::kBF16), 0x1p-8f);
+    Compare(op, Operands(s, type), tolerance);
   }
 }
 
-// A NaN or an infinity of an operand reaches the same elements as on the CPU.
-TEST_F(GpuAttentionTest, SpecialValuesInBf16) {
+// A NaN or an infinity of an operand reaches the same elements as on the CPU. Results that are too large for f16 are
+// infinite, and subnormal numbers are kept.
+TEST_F(GpuAttentionTest, SpecialValuesInHalfTypes) {
   const AttentionSizes s = {2, 21, 19, 12, 10};
-  const AttentionOp op = AttentionWriter(s, ElementType::kBF16).Softmax(-1e30f, 4, true);
-  for (const uint16_t special : {0x7fc0, 0x7f80, 0xff80}) {
-    for (const size_t operand : {0, 1, 2}) {
-      SCOPED_TRACE(::testing::Message() << "bits " << special << " in operand " << operand);
-      Arrays operands = Operands(s, ElementType::kBF16);
-      std::memcpy(operands[operand].data() + operands[operand].size() / 2 + 14, &special, 2);
-      Compare(op, operands, 0x1p-8f);
+  const std::pair<int, std::vector<int>> kSpecial[] = {{0, {0x7fc0, 0x7f80, 0xff80}},
+                                                       {1, {0x7e00, 0x7c00, 0xfc00, 0x7bff, 0x0001, 0x83ff}}};
+  for (const auto& [number, specials] : kSpecial) {
+    const auto& [type, tolerance] = kHalfTypes[number];
+    const AttentionOp op = AttentionWriter(s, type).Softmax(-1e30f, 4, true);
+    for (const int special : specials) {
+      for (const size_t operand : {0, 1, 2}) {
+        SCOPED_TRACE(::testing::Message() << tensor::ToString(type) << " " << special << " in operand " << operand);
+        Arrays operands = Operands(s, type);
+        std::memcpy(operands[operand].data() + operands[operand].size() / 2 + 14, &special, 2);
+        Compare(op, operands, tolerance);
+      }
     }
   }
 }
 
-// The softmax is not rounded to bf16, so that only the product that computes the scores uses tensor cores.
-TEST_F(GpuAttentionTest, Bf16OperandsAndFloatValues) {
+// If the softmax is not rounded, or rounded to another type than that of the operands, only the product that computes
+// the scores uses tensor cores.
+TEST_F(GpuAttentionTest, HalfOperandsAndOtherValues) {
   const AttentionSizes s = {2, 19, 21, 8, 5};
-  AttentionOp op = AttentionWriter(s, ElementType::kBF16).Softmax(-1e30f, 16, true);
-  for (AttentionOp::Result& result : *op.mutable_results()) {
-    const AttentionOp::Value& value = op.values(result.value());
-    if (value.opcode() == AttentionOp::CONVERT) result.set_value(value.inputs(0));
-    result.mutable_array()->mutable_shape()->set_element_type(static_cast<int>(ElementType::kF32));
+  for (const auto& [type, tolerance] : kHalfTypes) {
+    AttentionOp op = AttentionWriter(s, type).Softmax(-1e30f, 16, true), mixed = op;
+    for (int r = 0; r < op.results_size(); ++r) {
+      const AttentionOp::Value& value = op.values(op.results(r).value());
+      if (value.opcode() == AttentionOp::CONVERT) op.mutable_results(r)->set_value(value.inputs(0));
+      for (AttentionOp* each : {&op, &mixed}) {
+        each->mutable_results(r)->mutable_array()->mutable_shape()->set_element_type(
+            static_cast<int>(ElementType::kF32));
+      }
+    }
+    const ElementType other = type == ElementType::kF16 ? ElementType::kBF16 : ElementType::kF16;
+    for (AttentionOp::Value& value : *mixed.mutable_values()) {
+      if (value.opcode() == AttentionOp::CONVERT) value.set_element_type(static_cast<int>(other));
+    }
+    const int64_t before = testing::MmaCount();
+    Compare(op, Operands(s, type), 1e-5f);
+    const int64_t of_scores = testing::MmaCount() - before;
+    EXPECT_GT(of_scores, 0);
+    Compare(mixed, Operands(s, type), other == ElementType::kBF16 ? 0x1p-8f : 0x1p-11f);
+    EXPECT_EQ(testing::MmaCount() - before, 2 * of_scores);
   }
-  Compare(op, Operands(s, ElementType::kBF16), 1e-5f);
 }
 
 // Only the scores of the rows of thread blocks are in memory.

@@ -37,10 +37,16 @@ INLINE uint32_t LoadPair(const uint16_t* vector, int64_t stride, int64_t first, 
   return low | high << 16;
 }
 
-/* The same for floats that bf16 represents exactly; the result is in bf16. */
-INLINE uint32_t LoadPairOfFloats(const uint32_t* vector, int64_t first, int64_t end) {
+/* The bits of a float that is a number of the type `element`, in this type. */
+INLINE uint32_t ToHalf(uint32_t bits, int element) {
+  if (element == XLAD_BF16) return bits >> 16;
+  return __builtin_bit_cast(uint16_t, (_Float16)FromBits(bits));
+}
+
+/* LoadPair for floats that are numbers of the type `element`. */
+INLINE uint32_t LoadPairOfFloats(const uint32_t* vector, int64_t first, int64_t end, int element) {
   const uint32_t low = first < end ? vector[first] : 0, high = first + 1 < end ? vector[first + 1] : 0;
-  return low >> 16 | (high & 0xffff0000);
+  return ToHalf(low, element) | ToHalf(high, element) << 16;
 }
 
 #endif /* XLAD_RUNTIME_DEVICES_CUDA_KERNEL_MMA_H_ */
