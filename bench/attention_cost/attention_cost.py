@@ -32,7 +32,7 @@ import scipy.optimize  # noqa: E402
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 FEATURES = [8, 16, 20, 32, 48, 64, 80, 128]
-TYPES = {"f32": jnp.float32, "bf16": jnp.bfloat16}
+TYPES = {"f32": jnp.float32, "bf16": jnp.bfloat16, "f16": jnp.float16}
 MOST_SCORES = 1 << 22
 
 
@@ -40,13 +40,13 @@ def attention(case):
     """Returns the function of a case. Its operands have the dimensions (batch, position, head, feature)."""
 
     def forward(q, k, v):
-        # In bf16, half of the programs have scores in f32.
+        # In bf16 and f16, half of the programs have scores in f32.
         kind = jnp.float32 if case["wide"] else None
         scores = jnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=kind)
         scores = scores * np.float32(case["features"] ** -0.5).astype(scores.dtype)
         if case["causal"]:
             mask = jnp.tril(jnp.ones((case["rows"], case["columns"]), bool))
-            scores = jnp.where(mask, scores, jnp.asarray(-1e9, scores.dtype))
+            scores = jnp.where(mask, scores, jnp.asarray(-6e4, scores.dtype))
         return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores).astype(q.dtype), v)
 
     def gradients(q, k, v, g):
@@ -96,14 +96,14 @@ def random_sizes(rng):
 def cases_of(args):
     rng = random.Random(args.seed)
     if args.only:
-        forms = [(kind, wide, causal, gradient) for kind in TYPES for wide in ((False, True) if kind == "bf16" else
-                 (False,)) for causal in (False, True) for gradient in (False, True)]
+        forms = [(kind, wide, causal, gradient) for kind in TYPES for wide in ((False,) if kind == "f32" else
+                 (False, True)) for causal in (False, True) for gradient in (False, True)]
         return [sizes_of(text) | dict(zip(("type", "wide", "causal", "gradient"), form))
                 for text in args.only.split(",") for form in forms]
     cases = []
     for _ in range(args.cases):
         kind = rng.choice(list(TYPES))
-        cases.append(random_sizes(rng) | {"type": kind, "wide": kind == "bf16" and rng.random() < 0.5,
+        cases.append(random_sizes(rng) | {"type": kind, "wide": kind != "f32" and rng.random() < 0.5,
                                           "causal": rng.random() < 0.6, "gradient": rng.random() < 0.6})
     return cases
 

@@ -84,7 +84,9 @@ class Program {
       for (const int64_t size : parameter.local().dims()) elements *= size;
       for (int64_t i = 0; i < elements; ++i) {
         if (type == tensor::ElementType::kF32) reinterpret_cast<float*>(at)[i] = number();
-        if (type == tensor::ElementType::kBF16) reinterpret_cast<uint16_t*>(at)[i] = tensor::EncodeBf16(number());
+        if (type == tensor::ElementType::kBF16 || type == tensor::ElementType::kF16) {
+          reinterpret_cast<uint16_t*>(at)[i] = tensor::EncodeSmallFloat(type, number());
+        }
       }
     }
     XLAD_ASSIGN_OR_RETURN(scratch_, device->Allocate(steps_->scratch_bytes()));

@@ -18,20 +18,21 @@ constexpr CostTerm kFused[] = {
     {"scores", 0, 0.43},       // Elements of products that compute scores.
     {"sums", 0, 0.06},         // Elements that a block adds to the results of products over rows.
     {"expensive", 0, 0.025},   // Elements of exp, tanh and log.
-    {"round", 0, 0.02},        // Elements that are rounded to bf16.
+    {"round", 0, 0.02},        // Elements that are rounded to 16 bits.
     {"chunk_step", 0, 65},     // Operations, each on a chunk of rows that fits into the first-level cache.
     {"transposed", 0, 0.02},   // Elements of operands that are transposed.
     {"packed", 0, 0.71},       // Other elements of operands and results that are copied.
-    {"stored_bf16", 0, 0.17},  // Elements of results that are converted to bf16.
+    {"stored_half", 0, 0.17},  // Elements of results that are converted to 16 bits.
 };
 constexpr CostTerm kSeparate[] = {
     {"call", 0, 70},               // Products.
     {"batch", 0, 415},             // Batch entries of the products.
     {"multiply", 0, 0.02},         // Multiplications of the products in f32.
     {"multiply_bf16", 0, 0.0065},  // Multiplications of the products in bf16.
-    {"cheap", 0, 0.08},            // Elements of other operations on scores.
-    {"select", 0, 0.17},           // Elements of compare and select.
-    {"round", 0, 0.19},            // Elements that are rounded to bf16.
+    {"widened", 0, 0.4},           // Elements of f16 that the products convert from or to f32.
+    {"cheap", 0, 0.08},            // Elements of operations on scores.
+    {"select", 0, 0.17},           // Elements of masks.
+    {"round", 0, 0.19},            // Elements that are rounded to 16 bits.
     {"expensive", 0, 0.46},        // Elements of exp, tanh and log.
     {"reduced", 0, 0.015},         // Elements of operands of reductions.
     {"rest", 0, 1},                // Reduced elements in the last, incomplete group of lanes of each row.
@@ -47,6 +48,12 @@ constexpr int64_t kLanes = 16, kMaxChunkRows = 16, kChunkElements = 2048;
 constexpr int64_t kReductionLanes = 64;
 // Larger arrays of scores do not stay in the second-level cache from one step to the next.
 constexpr double kCacheBytes = 1 << 20;
+
+// Whether values of the type are computed in f32 and rounded to 16 bits.
+bool IsHalf(int element_type) {
+  const auto type = static_cast<ElementType>(element_type);
+  return type == ElementType::kBF16 || type == ElementType::kF16;
+}
 
 void Count(absl::string_view name, double count, CostTerms* terms) {
   for (CostTerm& term : *terms) {
@@ -135,8 +142,7 @@ class FusedCounter {
         break;
     }
     const bool is_step = value.opcode() != AttentionOp::PRODUCT;
-    const bool rounds =
-        value.element_type() == static_cast<int>(ElementType::kBF16) && value.opcode() != AttentionOp::READ;
+    const bool rounds = IsHalf(value.element_type()) && value.opcode() != AttentionOp::READ;
     if (rounds && wide_.back()) Add("round", computed_);
     const double count = (is_step ? 1 : 0) + (rounds ? 1 : 0);
     steps_ += count;
@@ -148,8 +154,8 @@ class FusedCounter {
     const auto columns = static_cast<double>(op_.columns());
     Add("multiply", computed_ * static_cast<double>(RoundUp(result.width(), kLanes)));
     const bool is_row_product = result.kind() == AttentionOp::Result::ROW_PRODUCT;
-    const bool is_bf16 = result.array().shape().element_type() == static_cast<int>(ElementType::kBF16);
-    Add(is_bf16 ? "stored_bf16" : "packed", (is_row_product ? rows : columns) * width);
+    const bool is_half = IsHalf(result.array().shape().element_type());
+    Add(is_half ? "stored_half" : "packed", (is_row_product ? rows : columns) * width);
     if (is_row_product) {
       Add("packed", columns * width);
     } else {
@@ -182,7 +188,7 @@ class SeparateCounter {
     if (at.opcode() == Opcode::kReduce) return AddReduction();
     if (!space_.IsFull(at)) return;
     const bool is_moved = at.opcode() == Opcode::kBroadcast || at.opcode() == Opcode::kReshape;
-    if (at.shape().type() == ElementType::kBF16 && !is_moved) Count("round", scores_, &terms_);
+    if (IsHalf(static_cast<int>(at.shape().type())) && !is_moved) Count("round", scores_, &terms_);
     switch (at.opcode()) {
       case Opcode::kExponential:
       case Opcode::kTanh:
@@ -219,6 +225,9 @@ class SeparateCounter {
     Count("batch", batches_, &terms_);
     const bool is_bf16 = dot.operand(0)->shape().type() == ElementType::kBF16;
     Count(is_bf16 ? "multiply_bf16" : "multiply", elements * depth, &terms_);
+    for (const Shape* shape : {&dot.operand(0)->shape(), &dot.operand(1)->shape(), &dot.shape()}) {
+      if (shape->type() == ElementType::kF16) Count("widened", static_cast<double>(shape->elements()), &terms_);
+    }
     if (space_.IsScoreProduct(dot)) Move(dot, 2);  // The scores are written once and read once.
     for (const Instruction* operand : dot.operands()) {
       if (!IsScores(*operand) || space_.IsScoreProduct(*operand)) continue;

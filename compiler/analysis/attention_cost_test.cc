@@ -38,7 +38,7 @@ constexpr char kGradient[] = R"(
 
 struct Sizes {
   int64_t heads, rows, columns, features;
-  bool causal = true, gradient = true;
+  bool causal = true, gradient = true, is_f16 = false;
 };
 
 std::unique_ptr<Module> Program(const Sizes& sizes) {
@@ -51,7 +51,7 @@ std::unique_ptr<Module> Program(const Sizes& sizes) {
        {"#T", absl::StrCat(sizes.rows)},
        {"#S", absl::StrCat(sizes.columns)},
        {"#D", absl::StrCat(sizes.features)}});
-  auto module = hlo::ParseText(text);
+  auto module = hlo::ParseText(sizes.is_f16 ? absl::StrReplaceAll(text, {{"f32[", "f16["}}) : text);
   EXPECT_TRUE(module.ok()) << module.status();
   return std::move(*module);
 }
@@ -138,8 +138,21 @@ TEST(AttentionCost, CountsWork) {
   EXPECT_EQ(CountOf(masked.costs[0].separate, "expensive"), 2 * 1536 * 1536);
 }
 
-// All attention is fused only if the program would otherwise exceed the memory limit, because fused attention rounds
-// differently.
+// Separate products convert all of their operands and results. In both forms, scores are rounded after each operation.
+TEST(AttentionCost, CountsConversionsOfF16) {
+  const Outcome outcome = Compiled({2, 192, 192, 64, false, false, true}, {}, AttentionChoice::kAlways);
+  ASSERT_EQ(outcome.costs.size(), 1);
+  const double scores = 2 * 192 * 192, rows = 2 * 192 * 64;
+  EXPECT_EQ(CountOf(outcome.costs[0].separate, "widened"), 2 * scores + 4 * rows);
+  EXPECT_EQ(CountOf(outcome.costs[0].fused, "stored_half"), rows);
+  for (const CostTerms& terms : {outcome.costs[0].fused, outcome.costs[0].separate}) {
+    EXPECT_GE(CountOf(terms, "round"), 4 * scores);
+  }
+  const Outcome in_f32 = Compiled({2, 192, 192, 64, false, false}, {}, AttentionChoice::kAlways);
+  EXPECT_EQ(CountOf(in_f32.costs[0].separate, "widened"), 0);
+}
+
+// A limit fuses all attention only if the program does not fit otherwise, because fused attention rounds differently.
 TEST(AttentionCost, ALowMemoryLimitFusesAllAttention) {
   const Sizes small = {16, 32, 32, 16};
   EXPECT_EQ(Compiled(small).ops, 0);
