@@ -94,6 +94,14 @@ TEST(AttentionCost, LongSequencesAreFused) {
   }
 }
 
+TEST(AttentionCost, LongSequencesOfF16AreFused) {
+  for (const bool gradient : {false, true}) {
+    for (const int64_t length : {512, 4096, 16384}) {
+      EXPECT_EQ(Compiled({4, length, length, 64, false, gradient, true}).ops, gradient ? 2 : 1) << length;
+    }
+  }
+}
+
 TEST(AttentionCost, SmallScoresAreNotFused) {
   for (const int64_t features : {16, 64}) {
     for (const int64_t heads : {16, 128}) EXPECT_EQ(Compiled({heads, 32, 32, features}).ops, 0) << heads;
