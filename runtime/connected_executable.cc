@@ -65,10 +65,22 @@ class ConnectedExecutable::CountingLauncher final : public Launcher {
     ++*launches_;
     return inner_->RunLibraryOp(op, buffers);
   }
+  absl::StatusOr<bool> BeginGroup(const StepGroup& group) override {
+    launches_before_ = *launches_;
+    XLAD_ASSIGN_OR_RETURN(const bool is_enqueued, inner_->BeginGroup(group));
+    if (is_enqueued) *launches_ += group.launches;
+    return is_enqueued;
+  }
+  absl::StatusOr<bool> EndGroup(const absl::Status& enqueued) override {
+    XLAD_ASSIGN_OR_RETURN(const bool is_enqueued, inner_->EndGroup(enqueued));
+    if (!is_enqueued) *launches_ = launches_before_;
+    return is_enqueued;
+  }
 
  private:
   const std::unique_ptr<Launcher> inner_;
   int64_t* const launches_;
+  int64_t launches_before_ = 0;  // Before the current group of steps.
 };
 
 absl::Status ConnectedExecutable::AddCode(const StoredExecutable& stored) {

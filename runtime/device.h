@@ -71,11 +71,34 @@ class Stream : public collectives::DeviceOps {
   virtual absl::Status WaitFor(const Event& event) = 0;
 };
 
+// Steps that are enqueued one after another, because the host reads no result of them in between: kernels, library ops
+// and copies for which LoadedExecutable::CanGroup is true.
+struct StepGroup {
+  int number = 0;        // Groups of an executable with the same number consist of the same steps.
+  int64_t launches = 0;  // The number of kernels and library ops.
+  // The addresses of the allocations and of the scratch memory. All buffers of the steps have constant offsets in them.
+  absl::Span<std::byte* const> allocations;
+  void* scratch = nullptr;
+};
+
 // Enqueues the kernels and library ops of an executable for one logical shard, on one stream. Buffers are addresses of
 // the device in the order of the step's argument list, with the sizes and alignment that the executable states.
+//
+// A launcher may enqueue a group of steps that it knows from earlier with one call (CUDA graphs). The caller does:
+//
+//   XLAD_ASSIGN_OR_RETURN(bool is_enqueued, launcher->BeginGroup(group));
+//   if (is_enqueued) return absl::OkStatus();
+//   absl::Status status = EnqueueAll();                                   // By RunKernel, RunLibraryOp, Stream::Copy.
+//   XLAD_ASSIGN_OR_RETURN(is_enqueued, launcher->EndGroup(status));
+//   return is_enqueued ? status : EnqueueAll();
 class Launcher {
  public:
   virtual ~Launcher() = default;
+  // Returns true if the steps have been enqueued. If not, EndGroup must be called after the steps.
+  virtual absl::StatusOr<bool> BeginGroup(const StepGroup&) { return false; }
+  // `enqueued` is the first error of the steps. Returns false if no step has been enqueued, so that the caller must
+  // enqueue them again.
+  virtual absl::StatusOr<bool> EndGroup(const absl::Status&) { return true; }
   // Runs all `tiles` (KernelStep.tiles, at least 1) of a kernel, whose number is from LoadedExecutable::FindKernel.
   // `scratch` has KernelStep.scratch_bytes bytes, or is null if that is 0.
   virtual absl::Status RunKernel(int kernel, absl::Span<void* const> buffers, void* scratch, int64_t tiles) = 0;
@@ -87,6 +110,8 @@ class LoadedExecutable {
  public:
   virtual ~LoadedExecutable() = default;
   virtual const Executable& executable() const = 0;
+  // Whether a StepGroup may contain the step: the device executes it without work of the host.
+  virtual bool CanGroup(const Step&) const { return false; }
   // Returns the number of the kernel with this symbol, or NotFound if the object code has no such symbol.
   virtual absl::StatusOr<int> FindKernel(absl::string_view symbol) const = 0;
   // `partition_id` is the value of the program's partition-id. `stream` must be of the same device. The launcher must

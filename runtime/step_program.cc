@@ -2,6 +2,7 @@
 
 #include <map>
 #include <set>
+#include <utility>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
@@ -28,6 +29,10 @@ struct StepProgram::Node {
   int number = 0;  // The number of the step, as in StepTimes.
   std::vector<CheckedSlice> checked_operands, checked_results;
   std::vector<std::vector<Node>> bodies;  // The condition and body of a loop, or the branches of a conditional.
+  // If the node is the first one of a StepGroup: the number of its nodes, otherwise 0.
+  size_t group_size = 0;
+  int group = 0;               // The number of the group.
+  int64_t group_launches = 0;  // The kernels and library ops of the group.
 };
 
 namespace {
@@ -63,6 +68,7 @@ class Preparer {
       if (!status.ok()) return Annotate(status, absl::StrCat("step ", node.place));
     }
     XLAD_RETURN_IF_ERROR(CheckRequests(nodes));
+    FormGroups(steps, &nodes);
     return nodes;
   }
 
@@ -92,6 +98,24 @@ class Preparer {
       default:
         return absl::InvalidArgumentError(
             "found a step of an unknown kind: the executable was compiled by a later version than this worker's");
+    }
+  }
+
+  // Steps whose floats are checked are enqueued one by one.
+  void FormGroups(const google::protobuf::RepeatedPtrField<Step>& steps, std::vector<Node>* nodes) {
+    Node* first = nullptr;
+    for (size_t i = 0; i < nodes->size(); ++i) {
+      Node& node = (*nodes)[i];
+      if (!node.checked_results.empty() || !loaded_.CanGroup(steps[static_cast<int>(i)])) {
+        first = nullptr;
+        continue;
+      }
+      if (first == nullptr) {
+        first = &node;
+        first->group = num_groups_++;
+      }
+      ++first->group_size;
+      first->group_launches += node.kind == Node::Kind::kCopy ? 0 : 1;
     }
   }
 
@@ -247,7 +271,7 @@ class Preparer {
   const LoadedExecutable& loaded_;
   const Executable& executable_;
   int64_t scratch_bytes_ = 0;
-  int num_steps_ = 0;
+  int num_steps_ = 0, num_groups_ = 0;
   std::set<int> requests_;  // The requests of all lists of steps.
 };
 
@@ -258,19 +282,51 @@ class Runner {
   explicit Runner(const StepEnvironment& environment) : environment_(environment) {}
 
   absl::Status Steps(const std::vector<Node>& nodes, uint64_t iteration) {
-    for (const Node& node : nodes) {
+    const bool measures = environment_.times != nullptr || environment_.tracer != nullptr;
+    for (size_t i = 0; i < nodes.size();) {
       if (environment_.abort != nullptr && environment_.abort->raised()) return environment_.abort->status();
-      const bool is_observed =
-          environment_.times != nullptr || environment_.tracer != nullptr || !node.checked_results.empty();
+      const Node& node = nodes[i];
+      if (!measures && node.group_size > 1) {
+        XLAD_RETURN_IF_ERROR(Group(absl::MakeConstSpan(nodes).subspan(i, node.group_size)));
+        i += node.group_size;
+        continue;
+      }
+      ++i;
+      const bool is_observed = measures || !node.checked_results.empty();
       const absl::Status status = is_observed ? Observed(node, iteration) : One(node, iteration);
-      if (status.ok()) continue;
-      // Only the innermost step adds its name and source line to the error.
-      return std::exchange(named_, true) ? status : Annotate(status, node.place);
+      if (!status.ok()) return Named(node, status);
     }
     return absl::OkStatus();
   }
 
  private:
+  // Only the innermost step adds its name and source line to the error.
+  absl::Status Named(const Node& node, const absl::Status& status) {
+    return std::exchange(named_, true) ? status : Annotate(status, node.place);
+  }
+
+  absl::Status Group(absl::Span<const Node> nodes) {
+    const StepGroup group{nodes[0].group, nodes[0].group_launches, environment_.allocations, environment_.scratch};
+    absl::StatusOr<bool> is_enqueued = environment_.launcher->BeginGroup(group);
+    if (!is_enqueued.ok()) return Named(nodes[0], is_enqueued.status());
+    if (*is_enqueued) return absl::OkStatus();
+    const auto [failed, status] = EnqueueAll(nodes);
+    is_enqueued = environment_.launcher->EndGroup(status);
+    if (!is_enqueued.ok()) return Named(nodes[0], is_enqueued.status());
+    if (*is_enqueued) return status.ok() ? status : Named(*failed, status);
+    const auto [failed_again, again] = EnqueueAll(nodes);
+    return again.ok() ? again : Named(*failed_again, again);
+  }
+
+  // Returns the first error and the node that reported it.
+  std::pair<const Node*, absl::Status> EnqueueAll(absl::Span<const Node> nodes) {
+    for (const Node& node : nodes) {
+      absl::Status status = One(node, /*iteration=*/0);  // Only collectives need the iteration.
+      if (!status.ok()) return {&node, std::move(status)};
+    }
+    return {nullptr, absl::OkStatus()};
+  }
+
   std::byte* At(const Slice& slice) const { return environment_.allocations[slice.allocation] + slice.offset; }
 
   // Runs a node, and measures its time, records it in the tracer, or checks its floats.

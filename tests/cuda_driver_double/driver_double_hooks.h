@@ -10,6 +10,13 @@
 
 extern "C" {
 
+// Graphs that exist, and the numbers of calls that have succeeded.
+struct XladCudaDoubleGraphs {
+  int64_t graphs = 0, executables = 0;
+  int64_t instantiations = 0, updates = 0, launches = 0;
+};
+XLAD_DOUBLE_EXPORT void xladCudaDoubleGraphs(XladCudaDoubleGraphs* out);
+
 // Applies the settings (driver_double.h) and clears errors.
 XLAD_DOUBLE_EXPORT void xladCudaDoubleConfigure(const char* text);
 // Must be called at the beginning of a function, like DriverDouble::Enter in the driver's functions. Returns the error
@@ -25,7 +32,8 @@ XLAD_DOUBLE_EXPORT int xladCudaDoubleCublasLtVersion();
 // The memory of the host that holds a range of the GPU's memory, or null if the first or last byte of the range is not
 // allocated.
 XLAD_DOUBLE_EXPORT void* xladCudaDoubleRange(xlad::runtime::cuda::DevicePointer address, size_t bytes);
-// Enqueues work that, like a kernel, is skipped after an error. `drop` is called afterwards in any case.
+// Enqueues work that, like a kernel, is skipped after an error, and may become a node of graphs, which run it several
+// times. `drop` is called afterwards in any case.
 XLAD_DOUBLE_EXPORT void xladCudaDoubleEnqueue(xlad::runtime::cuda::StreamHandle stream,
                                               xlad::runtime::cuda::Result (*work)(void*), void (*drop)(void*),
                                               void* argument);

@@ -128,6 +128,12 @@ std::byte* WindowMemory::Range(uint64_t address, uint64_t bytes) const {
   return at <= next->second && bytes <= next->second - at ? reinterpret_cast<std::byte*>(address) : nullptr;
 }
 
+bool WindowMemory::IsFreed(uint64_t address) const {
+  const uint64_t offset = address - reinterpret_cast<uint64_t>(handed_out_);
+  // An empty buffer may begin at the end of an allocation.
+  return offset < bytes_ && !IsLive(offset) && (offset == 0 || !IsLive(offset - 1));
+}
+
 uint64_t WindowMemory::free_bytes() const {
   const std::shared_lock<std::shared_mutex> lock(mutex_);
   uint64_t bytes = 0;

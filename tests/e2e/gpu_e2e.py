@@ -100,6 +100,29 @@ class GpuTest(unittest.TestCase):
                     for a, b in zip(found, expected):
                         self.assertAlmostEqual(a, b, delta=manifest["tolerance"]["loss_relative"] * abs(b))
 
+    def test_graphs_do_not_change_the_losses(self):
+        # Steps 17 and later that are not traced are launched as graphs.
+        curves = []
+        for setting, library in (("", "libxlad_cuda_driver_double.so"), ("off", "libxlad_cuda_driver_double.so"),
+                                 ("", "libxlad_cuda_driver_double_without_graphs.so")):
+            with driver(DRIVER_DOUBLE.parent / library), folder() as where:
+                with mock.patch.dict(os.environ, {"XLAD_CUDA_GRAPHS": setting}):
+                    curve = where / "curve.json"
+                    code, _, err = xlad("run", JOB, "--workers", 1, "--steps", 24, "--device", "cuda:1", "--curve",
+                                        curve, "--data", where / "data")
+                self.assertEqual(code, 0, err)
+                curves.append(json.loads(curve.read_text())["loss"])
+                logs = "".join(log.read_text() for log in (where / "data").glob("*.log"))
+                is_plain = setting == "off" or "without" in library
+                self.assertEqual("kernels are launched one by one, without graphs" in logs, is_plain)
+                self.assertNotIn("their graph cannot be made", logs)
+        self.assertEqual(curves[0], curves[1])
+        self.assertEqual(curves[0], curves[2])
+        with driver(DRIVER_DOUBLE, "fail=cuGraphLaunch:719:1"):
+            code, out, err = xlad("run", JOB, "--steps", 24, "--device", "cuda:1", "--workers", 1)
+        self.assertNotEqual(code, 0)
+        self.assertIn("cuGraphLaunch (a graph that ends with", out + err)
+
     def test_a_mix_with_cuda_devices_trains_like_cpu_devices(self):
         with driver(DRIVER_DOUBLE), folder() as where:
             cpu = self.train(JOB, {"dp": 4}, "cpu", where, steps=2)

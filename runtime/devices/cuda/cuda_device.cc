@@ -126,6 +126,9 @@ DeviceKind CudaDeviceKind() {
             XLAD_ASSIGN_OR_RETURN(const cuda::Driver* const driver, cuda::TheDriver());
             const absl::StatusOr<const cuda::CublasLt*> products = cuda::TheCublasLt(*driver);
             if (!products.ok()) LogOwnKernels(products.status());
+            if (!driver->no_graphs.empty()) {
+              LogWarn("cuda: kernels are launched one by one, without graphs", {{"reason", driver->no_graphs}});
+            }
             return MakeCudaDevice(driver, 0, products.ok() ? *products : nullptr);
           },
           nullptr,

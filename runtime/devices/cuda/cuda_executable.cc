@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/kernel_abi.h"
+#include "runtime/devices/cuda/cuda_graphs.h"
 #include "runtime/devices/cuda/cuda_module.h"
 #include "runtime/devices/cuda/cuda_stream.h"
 #include "runtime/devices/cuda/library_ops.h"
@@ -39,6 +40,16 @@ class CudaExecutable final : public LoadedExecutable {
   }
 
   const Executable& executable() const override { return executable_; }
+
+  // Copies between ranges that overlap need the host.
+  bool CanGroup(const Step& step) const override {
+    if (!gpu_->driver().no_graphs.empty()) return false;
+    if (step.has_library()) return !ops_->IsOnHost(step.library().op());
+    if (!step.has_copy()) return step.has_kernel();
+    const BufferSlice &from = step.copy().from(), &to = step.copy().to();
+    return from.allocation() != to.allocation() || from.offset() + from.bytes() <= to.offset() ||
+           to.offset() + to.bytes() <= from.offset();
+  }
 
   absl::StatusOr<int> FindKernel(absl::string_view symbol) const override {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -79,7 +90,7 @@ class CudaExecutable final : public LoadedExecutable {
 class CudaLauncher final : public Launcher {
  public:
   CudaLauncher(const CudaExecutable* executable, CudaStream* stream)
-      : executable_(*executable), stream_(*stream), ops_(&executable->ops(), stream) {}
+      : executable_(*executable), stream_(*stream), ops_(&executable->ops(), stream), graphs_(stream) {}
   // Enqueued work may still read the memory that is freed here.
   ~CudaLauncher() override {
     stream_.Synchronize().IgnoreError();
@@ -126,6 +137,9 @@ class CudaLauncher final : public Launcher {
     return ops_.Run(op, buffers);
   }
 
+  absl::StatusOr<bool> BeginGroup(const StepGroup& group) override { return graphs_.Begin(group); }
+  absl::StatusOr<bool> EndGroup(const absl::Status& enqueued) override { return graphs_.End(enqueued); }
+
  private:
   absl::Status Launch(const CudaKernel& kernel, absl::Span<void* const> buffers, void* scratch, unsigned blocks) {
     stream_.SetLast(kernel.name);
@@ -139,6 +153,7 @@ class CudaLauncher final : public Launcher {
   const CudaExecutable& executable_;
   CudaStream& stream_;
   LibraryOpsLauncher ops_;
+  CudaGraphs graphs_;
   DevicePointer api_ = 0;
   std::vector<CudaKernel> kernels_;
 };

@@ -13,6 +13,10 @@ constexpr int64_t kSlotBytes = 512 << 10;
 
 DevicePointer Address(const void* address) { return reinterpret_cast<DevicePointer>(address); }
 
+std::string LastWorkText(const std::string& work) {
+  return absl::StrCat(" (the last kernel or library op: ", work, ")");
+}
+
 absl::Status CheckBytes(int64_t bytes) {
   if (bytes >= 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("cuda: found a range of ", bytes, " bytes, expected 0 or more"));
@@ -84,19 +88,31 @@ CudaStream::~CudaStream() {
   }
 }
 
-std::string CudaStream::LastWork() const { return absl::StrCat(" (the last kernel or library op: ", last_, ")"); }
-
 // Any call of the driver, including the first one, can return the error of earlier work.
 absl::Status CudaStream::Begin() {
   XLAD_RETURN_IF_ERROR(status_->Get());
   const absl::Status status = gpu_->Activate();
   if (status.ok()) return status;
-  return status_->Note(absl::Status(status.code(), absl::StrCat(status.message(), LastWork())));
+  return status_->Note(absl::Status(status.code(), absl::StrCat(status.message(), LastWorkText(last_))));
 }
 
 absl::Status CudaStream::Check(Result result, const std::string& what) {
   if (result == kSuccess) return absl::OkStatus();
-  return status_->Note(gpu_->Check(result, absl::StrCat(what, LastWork())));
+  return Note(gpu_->Check(result, absl::StrCat(what, LastWorkText(last_))));
+}
+
+absl::Status CudaStream::BeginRecording() {
+  XLAD_RETURN_IF_ERROR(Begin());
+  const Result begun = gpu_->driver().cuStreamBeginCapture_v2(stream_, kCaptureThreadLocal);
+  is_recording_ = begun == kSuccess;
+  return gpu_->Check(begun, "cuStreamBeginCapture");
+}
+
+absl::StatusOr<GraphHandle> CudaStream::EndRecording() {
+  is_recording_ = false;
+  GraphHandle graph = nullptr;
+  XLAD_RETURN_IF_ERROR(gpu_->Check(gpu_->driver().cuStreamEndCapture(stream_, &graph), "cuStreamEndCapture"));
+  return graph;
 }
 
 absl::Status CudaStream::Launch(FunctionHandle kernel, const Grid& grid, std::vector<void*> parameters) {
@@ -178,6 +194,7 @@ absl::Status CudaStream::Copy(void* to, const void* from, int64_t bytes) {
 
 // Copies through temporary memory, because the driver's copies require ranges that do not overlap.
 absl::Status CudaStream::CopyOverlapping(DevicePointer to, DevicePointer from, size_t bytes) {
+  if (is_recording_) return absl::UnimplementedError("cuda: a graph cannot copy between ranges that overlap");
   const Driver& driver = gpu_->driver();
   XLAD_ASSIGN_OR_RETURN(const DevicePointer between, gpu_->Allocate(static_cast<int64_t>(bytes)));
   absl::Status copied = Check(driver.cuMemcpyAsync(between, from, bytes, stream_), "copy");

@@ -54,14 +54,22 @@ class CudaStream final : public Stream {
   absl::Status Begin();
   // Records the error, if any, of a call of the driver or of work that the host did for the stream.
   absl::Status Check(Result result, const std::string& what);
-  absl::Status Note(const absl::Status& status) { return status.ok() ? status : status_->Note(status); }
+  absl::Status Note(const absl::Status& status) {
+    return status.ok() || is_recording_ ? status : status_->Note(status);
+  }
   struct Grid {
     unsigned blocks = 1, threads = 1;  // The number of blocks, and of threads per block.
   };
   // Enqueues a kernel whose parameters are addresses. Call Begin first.
   absl::Status Launch(FunctionHandle kernel, const Grid& grid, std::vector<void*> parameters);
+  // Work that is enqueued between these calls is not run, but becomes the nodes of a graph, which the caller destroys
+  // (cuGraphDestroy). Only kernels, fills, and copies of ranges that do not overlap can be recorded. Errors in between
+  // are not errors of the stream.
+  absl::Status BeginRecording();
+  absl::StatusOr<GraphHandle> EndRecording();
   // The kernel or library op that was enqueued last, for the message if the GPU reports an error later.
   void SetLast(const std::string& work) { last_ = work; }
+  const std::string& last() const { return last_; }
 
  private:
   struct Slot {
@@ -72,7 +80,6 @@ class CudaStream final : public Stream {
   };
 
   CudaStream(std::shared_ptr<const Gpu> gpu, int threads) : gpu_(std::move(gpu)), threads_(threads) {}
-  std::string LastWork() const;  // For messages.
   absl::StatusOr<Slot*> NextSlot();
   absl::Status Release(Slot* slot);
   absl::Status StartCopyToHost(absl::Span<std::byte> to, const void* from);
@@ -85,6 +92,7 @@ class CudaStream final : public Stream {
   std::array<Slot, 4> slots_;
   size_t next_slot_ = 0;
   std::string last_ = "none";
+  bool is_recording_ = false;
 };
 
 // Returns new memory of the GPU with these contents. The caller frees it with Gpu::Free.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace xlad::runtime::cuda {
 namespace {
@@ -28,6 +29,23 @@ absl::Status FindFunctions(void* handle, const std::string& library, Driver* dri
   XLAD_CUDA_FUNCTIONS(XLAD_CUDA_FIND)
 #undef XLAD_CUDA_FIND
   return absl::OkStatus();
+}
+
+// Sets Driver::no_graphs and the functions of graphs.
+void FindGraphFunctions(void* handle, const std::string& library, Driver* driver) {
+  const char* const setting = std::getenv(kGraphsVariable);
+  if (setting != nullptr && absl::string_view(setting) == kGraphsOff) {
+    driver->no_graphs = absl::StrCat(kGraphsVariable, " is ", kGraphsOff);
+    return;
+  }
+#define XLAD_CUDA_FIND(name, parameters)                                               \
+  driver->name = reinterpret_cast<Result(*) parameters>(dlsym(handle, #name));         \
+  if (driver->name == nullptr) {                                                       \
+    driver->no_graphs = absl::StrCat("the driver (", library, ") has no function ", #name); \
+    return;                                                                            \
+  }
+  XLAD_CUDA_GRAPH_FUNCTIONS(XLAD_CUDA_FIND)
+#undef XLAD_CUDA_FIND
 }
 
 absl::Status NoGpu(const std::string& library, const std::string& why) {
@@ -69,6 +87,7 @@ absl::StatusOr<const Driver*> LoadDriver(const std::string& library) {
   auto driver = std::make_unique<Driver>();
   XLAD_RETURN_IF_ERROR(CheckVersion(handle, library, &driver->version));
   XLAD_RETURN_IF_ERROR(FindFunctions(handle, library, driver.get()));
+  FindGraphFunctions(handle, library, driver.get());
   const Result initialized = driver->cuInit(0);
   if (initialized == kNoDevice) return NoGpu(library, "");
   if (initialized != kSuccess) {

@@ -11,6 +11,8 @@ namespace xlad::runtime::cuda {
 inline constexpr char kDriverLibrary[] = "libcuda.so.1";
 // The environment variable that names another library with the driver's functions.
 inline constexpr char kDriverVariable[] = "XLAD_CUDA_DRIVER";
+// If this environment variable is "off", graphs are not used.
+inline constexpr char kGraphsVariable[] = "XLAD_CUDA_GRAPHS", kGraphsOff[] = "off";
 // CUDA 12.0. Its drivers have all functions that xlad calls, and compile PTX 7.8.
 inline constexpr int kOldestVersion = 12000;
 
@@ -18,7 +20,10 @@ inline constexpr int kOldestVersion = 12000;
 struct Driver {
 #define XLAD_CUDA_MEMBER(name, parameters) Result(*name) parameters = nullptr;
   XLAD_CUDA_FUNCTIONS(XLAD_CUDA_MEMBER)
+  XLAD_CUDA_GRAPH_FUNCTIONS(XLAD_CUDA_MEMBER)
 #undef XLAD_CUDA_MEMBER
+  // Why graphs are not used. Empty if they are, and the functions of graphs are not null.
+  std::string no_graphs;
   int version = 0;  // The newest CUDA that the driver supports; 12040 is CUDA 12.4.
   int device_count = 0;
 

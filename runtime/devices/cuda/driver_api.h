@@ -12,7 +12,8 @@ using Result = int;
 inline constexpr Result kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotInitialized = 3, kNoDevice = 100,
                         kInvalidDevice = 101, kInvalidPtx = 218, kUnsupportedPtxVersion = 222, kInvalidHandle = 400,
                         kNotFound = 500, kNotReady = 600, kIllegalAddress = 700, kLaunchOutOfResources = 701,
-                        kMisalignedAddress = 716, kLaunchFailed = 719, kNotPermitted = 800, kNotSupported = 801;
+                        kMisalignedAddress = 716, kLaunchFailed = 719, kNotPermitted = 800, kNotSupported = 801,
+                        kCaptureUnsupported = 900, kCaptureInvalidated = 901, kGraphUpdateFailure = 910;
 
 using DeviceId = int;                      // CUdevice
 using DevicePointer = unsigned long long;  // NOLINT: CUdeviceptr
@@ -22,6 +23,9 @@ using FunctionHandle = struct FunctionObject*;
 using StreamHandle = struct StreamObject*;
 using EventHandle = struct EventObject*;
 using PoolHandle = struct PoolObject*;
+using GraphHandle = struct GraphObject*;
+using GraphExecHandle = struct GraphExecObject*;
+using GraphNodeHandle = struct GraphNodeObject*;
 using HostFunction = void (*)(void*);
 
 // CUdevice_attribute.
@@ -31,7 +35,14 @@ inline constexpr unsigned kEventDisableTiming = 2;                         // CU
 inline constexpr unsigned kEventBlockingSync = 1;                          // CU_EVENT_BLOCKING_SYNC
 inline constexpr unsigned kHostAllocPortable = 1;                          // CU_MEMHOSTALLOC_PORTABLE
 inline constexpr int kPoolReleaseThreshold = 4;                            // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+inline constexpr int kCaptureThreadLocal = 1;                              // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 inline constexpr int kJitErrorLogBuffer = 5, kJitErrorLogBufferBytes = 6;  // CU_JIT_ERROR_LOG_BUFFER, _SIZE_BYTES
+
+// CUgraphExecUpdateResultInfo.
+struct GraphUpdateInfo {
+  int result;
+  GraphNodeHandle error_node, error_from_node;
+};
 
 #define XLAD_CUDA_LAUNCH_PARAMETERS                                                                               \
   FunctionHandle function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, \
@@ -78,5 +89,15 @@ inline constexpr int kJitErrorLogBuffer = 5, kJitErrorLogBufferBytes = 6;  // CU
   F(cuMemcpyHtoDAsync_v2, (DevicePointer to, const void* from, size_t bytes, StreamHandle stream))                     \
   F(cuMemcpyDtoHAsync_v2, (void* to, DevicePointer from, size_t bytes, StreamHandle stream))                           \
   F(cuMemsetD8Async, (DevicePointer to, unsigned char value, size_t bytes, StreamHandle stream))
+
+// The functions of graphs, without which xlad launches each kernel by its own call.
+#define XLAD_CUDA_GRAPH_FUNCTIONS(F)                                                               \
+  F(cuStreamBeginCapture_v2, (StreamHandle stream, int mode))                                      \
+  F(cuStreamEndCapture, (StreamHandle stream, GraphHandle * graph))                                \
+  F(cuGraphInstantiateWithFlags, (GraphExecHandle * exec, GraphHandle graph, unsigned long long flags)) /* NOLINT */ \
+  F(cuGraphExecUpdate_v2, (GraphExecHandle exec, GraphHandle graph, GraphUpdateInfo * info))       \
+  F(cuGraphLaunch, (GraphExecHandle exec, StreamHandle stream))                                    \
+  F(cuGraphExecDestroy, (GraphExecHandle exec))                                                    \
+  F(cuGraphDestroy, (GraphHandle graph))
 
 }  // namespace xlad::runtime::cuda

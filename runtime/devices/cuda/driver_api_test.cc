@@ -15,6 +15,8 @@ namespace {
   using Own_##name = Result parameters; \
   static_assert(SameFunction<Own_##name, decltype(::name)>::value, #name " differs from CUDA's declaration");
 XLAD_CUDA_FUNCTIONS(XLAD_COMPARE)
+XLAD_CUDA_GRAPH_FUNCTIONS(XLAD_COMPARE)
+static_assert(sizeof(GraphUpdateInfo) == sizeof(CUgraphExecUpdateResultInfo));
 
 TEST(DriverApiTest, ConstantsAreThoseOfCuda) {
   EXPECT_EQ(kSuccess, CUDA_SUCCESS);
@@ -32,6 +34,10 @@ TEST(DriverApiTest, ConstantsAreThoseOfCuda) {
   EXPECT_EQ(kLaunchOutOfResources, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
   EXPECT_EQ(kMisalignedAddress, CUDA_ERROR_MISALIGNED_ADDRESS);
   EXPECT_EQ(kLaunchFailed, CUDA_ERROR_LAUNCH_FAILED);
+  EXPECT_EQ(kCaptureUnsupported, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  EXPECT_EQ(kCaptureInvalidated, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  EXPECT_EQ(kGraphUpdateFailure, CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+  EXPECT_EQ(kCaptureThreadLocal, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
   EXPECT_EQ(kComputeCapabilityMajor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
   EXPECT_EQ(kComputeCapabilityMinor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   EXPECT_EQ(kMemoryPoolsSupported, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);

@@ -30,6 +30,10 @@ class LibraryOps {
 
   int64_t count() const { return static_cast<int64_t>(ops_.size()); }
   size_t buffer_count(int op) const { return ops_[op].host->buffer_count(); }
+  // Whether the host computes the op.
+  bool IsOnHost(int op) const {
+    return ops_[op].product == nullptr && ops_[op].attention == nullptr && ops_[op].kernel == nullptr;
+  }
 
  private:
   friend class LibraryOpsLauncher;

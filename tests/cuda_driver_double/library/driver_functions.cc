@@ -3,25 +3,15 @@
 #include <cstdio>
 #include <cstring>
 
-#include "tests/cuda_driver_double/driver_double.h"
 #include "tests/cuda_driver_double/driver_double_hooks.h"
+#include "tests/cuda_driver_double/library/driver_objects.h"
 
 namespace xlad::runtime::cuda {
 
 struct ContextObject {};
 struct PoolObject {};
-struct StreamObject {
-  cuda_double::WorkQueue queue;
-};
 struct EventObject {
   std::shared_ptr<cuda_double::EventState> state = std::make_shared<cuda_double::EventState>();
-};
-struct FunctionObject {
-  const cuda_double::Function* function = nullptr;
-};
-struct ModuleObject {
-  std::unique_ptr<cuda_double::Program> program;
-  std::map<std::string, FunctionObject> functions;
 };
 
 // A function whose parameters differ from driver_api.h does not compile.
@@ -58,6 +48,11 @@ constexpr ErrorName kErrors[] = {
     {kLaunchOutOfResources, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"},
     {kMisalignedAddress, "CUDA_ERROR_MISALIGNED_ADDRESS", "misaligned address"},
     {kLaunchFailed, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+    {kCaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"},
+    {kCaptureInvalidated, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+     "operation failed due to a previous error during capture"},
+    {kGraphUpdateFailure, "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE",
+     "the graph update was not performed because it included changes which violated constraints"},
 };
 
 const ErrorName* FindError(Result code) {
@@ -75,7 +70,10 @@ std::vector<std::byte> PackArguments(const cuda_double::Function& kernel, void**
   return packed;
 }
 
-Result EnqueueCopy(StreamHandle stream, void* to, const void* from, size_t bytes) {
+thread_local StreamObject::Capture* capture_of_thread = nullptr;
+
+Result EnqueueHostCopy(StreamHandle stream, void* to, const void* from, size_t bytes) {
+  if (const Result refused = RefuseCapture(stream); refused != kSuccess) return refused;
   if (to == nullptr || from == nullptr) return kInvalidValue;
   stream->queue.Add([to, from, bytes] {
     std::memcpy(to, from, bytes);
@@ -86,10 +84,78 @@ Result EnqueueCopy(StreamHandle stream, void* to, const void* from, size_t bytes
 
 }  // namespace
 
-#define XLAD_ENTER(name)                                                              \
-  if (const Result entered = DriverDouble::Get().Enter(#name); entered != kSuccess) { \
-    return entered;                                                                   \
+Result RunOperation(const Operation& operation) {
+  const auto find = [&](DevicePointer at) { return Memory().Range(at, operation.bytes); };
+  switch (operation.kind) {
+    case Operation::Kind::kKernel: {
+      const std::shared_ptr<const cuda_double::Program> program = operation.program.lock();
+      if (program == nullptr) return kInvalidHandle;
+      const bool checks_races = DriverDouble::Get().settings().races != 0;
+      return cuda_double::RunGrid(*operation.kernel, Memory(), operation.arguments.data(),
+                                  {operation.blocks, operation.threads, checks_races});
+    }
+    case Operation::Kind::kCopy:
+      if (find(operation.to) == nullptr || find(operation.from) == nullptr) return kIllegalAddress;
+      std::memcpy(find(operation.to), find(operation.from), operation.bytes);
+      return kSuccess;
+    case Operation::Kind::kFill:
+      if (find(operation.to) == nullptr) return kIllegalAddress;
+      std::memset(find(operation.to), operation.value, operation.bytes);
+      return kSuccess;
+    case Operation::Kind::kOther:
+      return operation.other();
   }
+  return kInvalidValue;
+}
+
+Result CheckOperation(const Operation& operation) {
+  if (operation.kind != Operation::Kind::kKernel) {
+    const bool is_copy = operation.kind == Operation::Kind::kCopy;
+    if (is_copy && Memory().Range(operation.from, operation.bytes) == nullptr) return kIllegalAddress;
+    const bool has_target = is_copy || operation.kind == Operation::Kind::kFill;
+    return has_target && Memory().Range(operation.to, operation.bytes) == nullptr ? kIllegalAddress : kSuccess;
+  }
+  if (operation.program.expired()) return kInvalidHandle;
+  for (const cuda_double::Parameter& parameter : operation.kernel->parameters) {
+    uint64_t value = 0;
+    if (parameter.bytes != sizeof(value)) continue;
+    std::memcpy(&value, operation.arguments.data() + parameter.offset, sizeof(value));
+    if (Memory().IsFreed(value)) return kIllegalAddress;
+  }
+  return kSuccess;
+}
+
+Result Enqueue(StreamHandle stream, Operation operation) {
+  if (stream->capture != nullptr) {
+    stream->capture->nodes.push_back(std::move(operation));
+  } else {
+    stream->queue.Add([operation = std::move(operation)] { return RunOperation(operation); });
+  }
+  return kSuccess;
+}
+
+Result RefuseCapture(StreamHandle stream) {
+  if (stream->capture == nullptr) return kSuccess;
+  stream->capture->is_valid = false;
+  return kCaptureUnsupported;
+}
+
+Result RefuseInCapture() {
+  if (capture_of_thread == nullptr) return kSuccess;
+  capture_of_thread->is_valid = false;
+  return kCaptureUnsupported;
+}
+
+void SetCaptureOfThread(StreamObject::Capture* capture) { capture_of_thread = capture; }
+
+// Enters a function that must not be called for a stream whose work is captured.
+#define XLAD_ENTER_WITHOUT_CAPTURE(name, stream) \
+  XLAD_ENTER(name);                              \
+  if (const Result refused = RefuseCapture(stream); refused != kSuccess) return refused
+// Enters a function that must not be called by a thread that captures.
+#define XLAD_ENTER_OUTSIDE_CAPTURE(name) \
+  XLAD_ENTER(name);                      \
+  if (const Result refused = RefuseInCapture(); refused != kSuccess) return refused
 
 Result cuInit(unsigned) {
   XLAD_ENTER(cuInit);
@@ -154,12 +220,14 @@ Result cuCtxSetCurrent(ContextHandle) {
 
 // Modules.
 Result cuModuleLoadDataEx(ModuleHandle* module, const void* image, unsigned num_options, int* options, void** values) {
-  XLAD_ENTER(cuModuleLoadDataEx);
+  XLAD_ENTER_OUTSIDE_CAPTURE(cuModuleLoadDataEx);
   auto loaded = std::make_unique<ModuleObject>();
   std::string error;
   loaded->program = cuda_double::ParsePtx(static_cast<const char*>(image), &Memory(), &error);
   if (loaded->program != nullptr) {
-    for (const auto& [name, function] : loaded->program->functions) loaded->functions[name] = {function.get()};
+    for (const auto& [name, function] : loaded->program->functions) {
+      loaded->functions[name] = {function.get(), loaded->program, false};
+    }
     *module = loaded.release();
     return kSuccess;
   }
@@ -190,14 +258,20 @@ Result cuLaunchKernel(XLAD_CUDA_LAUNCH_PARAMETERS) {
   if (grid_x < 1 || grid_y != 1 || grid_z != 1 || block_x < 1 || block_y != 1 || block_z != 1) return kInvalidValue;
   if (kernel.required_threads != 0 && kernel.required_threads != static_cast<int>(block_x)) return kInvalidValue;
   if (block_x > 1024 || kernel.shared_bytes > 48 << 10) return kLaunchOutOfResources;
-  stream->queue.Add([&kernel, grid_x, block_x, packed = PackArguments(kernel, arguments)] {
-    const bool checks_races = DriverDouble::Get().settings().races != 0;
-    return cuda_double::RunGrid(kernel, Memory(), packed.data(), {grid_x, block_x, checks_races});
-  });
-  return kSuccess;
+  // A driver may load the code of a kernel at its first launch, which may not be possible during a capture.
+  if (!function->is_loaded && stream->capture != nullptr) return RefuseCapture(stream);
+  function->is_loaded = true;
+  Operation launch;
+  launch.kind = Operation::Kind::kKernel;
+  launch.kernel = &kernel;
+  launch.program = function->program;
+  launch.blocks = grid_x;
+  launch.threads = block_x;
+  launch.arguments = PackArguments(kernel, arguments);
+  return Enqueue(stream, std::move(launch));
 }
 Result cuLaunchHostFunc(StreamHandle stream, HostFunction function, void* argument) {
-  XLAD_ENTER(cuLaunchHostFunc);
+  XLAD_ENTER_WITHOUT_CAPTURE(cuLaunchHostFunc, stream);
   stream->queue.Add([function, argument] {
     function(argument);
     return kSuccess;
@@ -216,11 +290,11 @@ Result cuStreamDestroy_v2(StreamHandle stream) {
   return kSuccess;
 }
 Result cuStreamSynchronize(StreamHandle stream) {
-  XLAD_ENTER(cuStreamSynchronize);
+  XLAD_ENTER_WITHOUT_CAPTURE(cuStreamSynchronize, stream);
   return stream->queue.Wait();
 }
 Result cuStreamWaitEvent(StreamHandle stream, EventHandle event, unsigned) {
-  XLAD_ENTER(cuStreamWaitEvent);
+  XLAD_ENTER_WITHOUT_CAPTURE(cuStreamWaitEvent, stream);
   const std::shared_ptr<cuda_double::EventState> state = event->state;
   const std::lock_guard<std::mutex> lock(state->mutex);
   stream->queue.Add([state, number = state->recorded] {
@@ -240,7 +314,7 @@ Result cuEventDestroy_v2(EventHandle event) {
   return kSuccess;
 }
 Result cuEventRecord(EventHandle event, StreamHandle stream) {
-  XLAD_ENTER(cuEventRecord);
+  XLAD_ENTER_WITHOUT_CAPTURE(cuEventRecord, stream);
   const std::shared_ptr<cuda_double::EventState> state = event->state;
   const std::lock_guard<std::mutex> lock(state->mutex);
   // The event is reached after an error, too, so that waits for it end.
@@ -260,7 +334,7 @@ Result cuEventQuery(EventHandle event) {
   return event->state->reached >= event->state->recorded ? kSuccess : kNotReady;
 }
 Result cuEventSynchronize(EventHandle event) {
-  XLAD_ENTER(cuEventSynchronize);
+  XLAD_ENTER_OUTSIDE_CAPTURE(cuEventSynchronize);
   cuda_double::EventState& state = *event->state;
   std::unique_lock<std::mutex> lock(state.mutex);
   state.changed.wait(lock, [&, number = state.recorded] { return state.reached >= number; });
@@ -275,14 +349,17 @@ Result cuMemGetInfo_v2(size_t* free, size_t* total) {
   return kSuccess;
 }
 Result cuMemAlloc_v2(DevicePointer* address, size_t bytes) {
-  XLAD_ENTER(cuMemAlloc_v2);
+  XLAD_ENTER_OUTSIDE_CAPTURE(cuMemAlloc_v2);
   if (bytes == 0) return kInvalidValue;
   *address = Memory().Allocate(bytes);
   return *address != 0 ? kSuccess : kOutOfMemory;
 }
-Result cuMemFree_v2(DevicePointer address) { return Memory().Free(address) ? kSuccess : kInvalidValue; }
+Result cuMemFree_v2(DevicePointer address) {
+  if (const Result refused = RefuseInCapture(); refused != kSuccess) return refused;
+  return Memory().Free(address) ? kSuccess : kInvalidValue;
+}
 Result cuMemAllocAsync(DevicePointer* address, size_t bytes, StreamHandle stream) {
-  XLAD_ENTER(cuMemAllocAsync);
+  XLAD_ENTER_OUTSIDE_CAPTURE(cuMemAllocAsync);
   *address = Memory().Allocate(bytes);
   if (*address != 0) return kSuccess;
   stream->queue.Wait();  // Earlier work of the stream may free memory.
@@ -304,7 +381,7 @@ Result cuMemPoolSetAttribute(PoolHandle, int, void*) {
   return kSuccess;
 }
 Result cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
-  XLAD_ENTER(cuMemHostAlloc);
+  XLAD_ENTER_OUTSIDE_CAPTURE(cuMemHostAlloc);
   *memory = Memory().AllocatePinned(bytes);
   return *memory != nullptr ? kSuccess : kOutOfMemory;
 }
@@ -314,25 +391,31 @@ Result cuMemFreeHost(void* memory) { return Memory().FreePinned(memory) ? kSucce
 Result cuMemcpyAsync(DevicePointer to, DevicePointer from, size_t bytes, StreamHandle stream) {
   XLAD_ENTER(cuMemcpyAsync);
   if (to < from + bytes && from < to + bytes) return kInvalidValue;  // A real driver leaves the result undefined.
-  return EnqueueCopy(stream, Memory().Range(to, bytes), Memory().Range(from, bytes), bytes);
+  if (Memory().Range(to, bytes) == nullptr || Memory().Range(from, bytes) == nullptr) return kInvalidValue;
+  Operation copy;
+  copy.kind = Operation::Kind::kCopy;
+  copy.to = to;
+  copy.from = from;
+  copy.bytes = bytes;
+  return Enqueue(stream, std::move(copy));
 }
 Result cuMemcpyHtoDAsync_v2(DevicePointer to, const void* from, size_t bytes, StreamHandle stream) {
   XLAD_ENTER(cuMemcpyHtoDAsync_v2);
-  return EnqueueCopy(stream, Memory().Range(to, bytes), from, bytes);
+  return EnqueueHostCopy(stream, Memory().Range(to, bytes), from, bytes);
 }
 Result cuMemcpyDtoHAsync_v2(void* to, DevicePointer from, size_t bytes, StreamHandle stream) {
   XLAD_ENTER(cuMemcpyDtoHAsync_v2);
-  return EnqueueCopy(stream, to, Memory().Range(from, bytes), bytes);
+  return EnqueueHostCopy(stream, to, Memory().Range(from, bytes), bytes);
 }
 Result cuMemsetD8Async(DevicePointer to, unsigned char value, size_t bytes, StreamHandle stream) {
   XLAD_ENTER(cuMemsetD8Async);
-  std::byte* const real = Memory().Range(to, bytes);
-  if (real == nullptr) return kInvalidValue;
-  stream->queue.Add([real, value, bytes] {
-    std::memset(real, value, bytes);
-    return kSuccess;
-  });
-  return kSuccess;
+  if (Memory().Range(to, bytes) == nullptr) return kInvalidValue;
+  Operation fill;
+  fill.kind = Operation::Kind::kFill;
+  fill.to = to;
+  fill.value = value;
+  fill.bytes = bytes;
+  return Enqueue(stream, std::move(fill));
 }
 
 }  // namespace xlad::runtime::cuda
@@ -350,6 +433,7 @@ void* xladCudaDoubleRange(xlad::runtime::cuda::DevicePointer address, size_t byt
 }
 void xladCudaDoubleEnqueue(xlad::runtime::cuda::StreamHandle stream, Result (*work)(void*), void (*drop)(void*),
                            void* argument) {
-  const std::shared_ptr<void> held(argument, drop);
-  stream->queue.Add([work, held] { return work(held.get()); });
+  xlad::runtime::cuda::Operation operation;
+  operation.other = [work, held = std::shared_ptr<void>(argument, drop)] { return work(held.get()); };
+  xlad::runtime::cuda::Enqueue(stream, std::move(operation));
 }

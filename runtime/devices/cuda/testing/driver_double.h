@@ -22,7 +22,18 @@ inline void ConfigureDriverDouble(const std::string& settings) {
   FunctionOfDriverDouble<void (*)(const char*)>("xladCudaDoubleConfigure")(settings.c_str());
 }
 
-// The number of matrix products that the warps of kernels have computed with tensor cores.
+// The graphs that exist, and the numbers of calls that have succeeded (tests/cuda_driver_double/driver_double_hooks.h).
+struct GraphCounts {
+  int64_t graphs = 0, executables = 0;
+  int64_t instantiations = 0, updates = 0, launches = 0;
+};
+inline GraphCounts CountedGraphs() {
+  GraphCounts counts;
+  FunctionOfDriverDouble<void (*)(GraphCounts*)>("xladCudaDoubleGraphs")(&counts);
+  return counts;
+}
+
+// The number of products of tensor cores that kernels have executed, one for each warp.
 inline int64_t MmaCount() { return FunctionOfDriverDouble<int64_t (*)()>("xladCudaDoubleMmaCount")(); }
 
 }  // namespace xlad::runtime::testing

@@ -1,0 +1,78 @@
+// The objects to which the handles of the double's functions point, and the work of streams.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/devices/cuda/driver_api.h"
+#include "tests/cuda_driver_double/driver_double.h"
+
+namespace xlad::runtime::cuda {
+
+struct FunctionObject {
+  const cuda_double::Function* function = nullptr;
+  std::shared_ptr<const cuda_double::Program> program;
+  bool is_loaded = false;  // Whether the kernel has been launched.
+};
+struct ModuleObject {
+  std::shared_ptr<const cuda_double::Program> program;
+  std::map<std::string, FunctionObject> functions;
+};
+
+// Work of a stream, or a node of a graph, which can be run any number of times. Addresses are looked up when it is run.
+struct Operation {
+  enum class Kind { kKernel, kCopy, kFill, kOther };
+  Kind kind = Kind::kOther;
+  const cuda_double::Function* kernel = nullptr;
+  std::weak_ptr<const cuda_double::Program> program;  // That of the kernel; expired if its module was unloaded.
+  uint32_t blocks = 1, threads = 1;
+  std::vector<std::byte> arguments;
+  DevicePointer to = 0, from = 0;
+  size_t bytes = 0;
+  unsigned char value = 0;
+  std::function<Result()> other;
+};
+Result RunOperation(const Operation& operation);
+// The error of running the operation that is known before it: its module was unloaded, or it refers to memory of the
+// GPU that is not allocated.
+Result CheckOperation(const Operation& operation);
+
+struct GraphObject {
+  std::vector<Operation> nodes;
+};
+struct GraphExecObject {
+  std::shared_ptr<const std::vector<Operation>> nodes;
+};
+
+struct StreamObject {
+  cuda_double::WorkQueue queue;
+  struct Capture {
+    std::thread::id thread;
+    bool is_valid = true;
+    std::vector<Operation> nodes;
+  };
+  std::unique_ptr<Capture> capture;  // Null if work is run.
+};
+
+// Adds work to the stream, or to its capture.
+Result Enqueue(StreamHandle stream, Operation operation);
+// If work of the stream is being captured: invalidates the capture and returns kCaptureUnsupported. For functions that
+// wait for a stream or use events. Also for those that refer to memory of the host: a real driver captures them, but
+// xlad must not, because the memory is used again for something else.
+Result RefuseCapture(StreamHandle stream);
+// The same if the calling thread has begun a capture. For functions that a capture of mode kCaptureThreadLocal forbids.
+Result RefuseInCapture();
+// Sets the capture of the calling thread; null if it has none.
+void SetCaptureOfThread(StreamObject::Capture* capture);
+
+}  // namespace xlad::runtime::cuda
+
+#define XLAD_ENTER(name)                                                                                      \
+  if (const Result entered = ::xlad::cuda_double::DriverDouble::Get().Enter(#name); entered != kSuccess) { \
+    return entered;                                                                                           \
+  }
