@@ -108,7 +108,7 @@ class GpuTest(unittest.TestCase):
             with driver(DRIVER_DOUBLE.parent / library), folder() as where:
                 with mock.patch.dict(os.environ, {"XLAD_CUDA_GRAPHS": setting}):
                     curve = where / "curve.json"
-                    code, _, err = xlad("run", JOB, "--workers", 1, "--steps", 24, "--device", "cuda:1", "--curve",
+                    code, _, err = xlad("run", JOB, "--workers", 1, "--steps", 22, "--device", "cuda:1", "--curve",
                                         curve, "--data", where / "data")
                 self.assertEqual(code, 0, err)
                 curves.append(json.loads(curve.read_text())["loss"])
@@ -119,7 +119,7 @@ class GpuTest(unittest.TestCase):
         self.assertEqual(curves[0], curves[1])
         self.assertEqual(curves[0], curves[2])
         with driver(DRIVER_DOUBLE, "fail=cuGraphLaunch:719:1"):
-            code, out, err = xlad("run", JOB, "--steps", 24, "--device", "cuda:1", "--workers", 1)
+            code, out, err = xlad("run", JOB, "--steps", 22, "--device", "cuda:1", "--workers", 1)
         self.assertNotEqual(code, 0)
         self.assertIn("cuGraphLaunch (a graph that ends with", out + err)
 
