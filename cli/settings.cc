@@ -74,7 +74,7 @@ absl::Status CheckKey(const std::vector<Setting>& settings, const std::string& f
 
 absl::StatusOr<Values> ReadConfig(const std::vector<Setting>& settings, const std::string& file) {
   Values values;
-  XLAD_ASSIGN_OR_RETURN(const std::string text, WrongUsage(RealFileSystem().Read(file)));
+  XLAD_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().Read(file));
   std::istringstream stream(text);
   std::vector<CLI::ConfigItem> items;
   try {

@@ -106,7 +106,8 @@ void AddToken(CLI::App& parent, Action* action) {
   app->add_option("--days", options->days, "how long the token is valid")
       ->capture_default_str()
       ->check(Between(1, 3650));
-  app->add_option("-o,--output", options->output, "file, which only you can read; default: standard output");
+  app->add_option("-o,--output", options->output, "file, which only you can read; default: standard output")
+      ->check(OutputFile());  // Before a token is issued.
   app->add_flag("--list", options->list, "list all tokens");
   app->add_option("--revoke", options->revoke, "ID of a token, which is refused from now on");
   AddFormatFlag(app, &options->format);

@@ -200,6 +200,7 @@ absl::Status CheckSteps(const TaskSteps& message) {
   for (const StepMetrics& metrics : message.metrics()) {
     XLAD_RETURN_IF_ERROR(CheckNumber("steps.metrics.step", metrics.step()));
     XLAD_RETURN_IF_ERROR(CheckNumber("steps.metrics.attempt", metrics.attempt()));
+    XLAD_RETURN_IF_ERROR(CheckCount("steps.metrics.simulated.warnings", metrics.simulated().warnings_size()));
   }
   return absl::OkStatus();
 }
@@ -376,6 +377,7 @@ absl::Status Validate(const GetBlobRangeRequest& request) {
   if (request.has_reader()) {
     const BlobReader& reader = request.reader();
     XLAD_RETURN_IF_ERROR(CheckId("reader.job_id", reader.job_id()));
+    XLAD_RETURN_IF_ERROR(CheckNumber("reader.attempt", reader.attempt()));
     XLAD_RETURN_IF_ERROR(CheckId("reader.worker_id", reader.worker_id()));
     XLAD_RETURN_IF_ERROR(CheckRange("number of reader.failed", reader.failed_size(), 0, kMaxFailedPeers));
     for (const std::string& failed : reader.failed()) XLAD_RETURN_IF_ERROR(CheckId("reader.failed", failed));

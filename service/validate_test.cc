@@ -276,7 +276,8 @@ const std::set<std::string> kAnyNumber = {
     "RegisterWorker.pid",           // For display.
     "AttemptExited.pid",            // For display.
     "ClockProbe.sent_ns",           // Sent back.
-    "LoadProgramRequest.feeds",     // Checked against the program.
+    "JobSpec.Result.feeds",         // These are checked against the program.
+    "LoadProgramRequest.feeds",
     "AddProgramRequest.program",    // These are looked up.
     "CallProgramRequest.program",
     "CallProgramRequest.free",
