@@ -19,14 +19,18 @@ double ElementsOf(const Shape& shape) {
   return most;
 }
 
-// Counts the elementwise instructions on floats in a computation on scalars.
-double InstructionsOf(const Computation& computation) {
-  double count = 0;
-  for (const auto& instruction : computation.instructions()) {
-    if (!hlo::IsElementwise(instruction->opcode()) || !instruction->shape().is_array()) continue;
-    if (IsNumber(instruction->shape().type())) ++count;
-  }
-  return count;
+// Whether an instruction counts as one operation for each element.
+bool Computes(const Instruction& instruction) {
+  const Opcode opcode = instruction.opcode();
+  const bool converts = opcode == Opcode::kConvert || opcode == Opcode::kBitcastConvert;
+  return hlo::IsElementwise(opcode) && !converts && instruction.shape().is_array() &&
+         IsNumber(instruction.shape().type());
+}
+
+// Counts the operations of a computation on scalars.
+double OperationsOf(const Computation& computation) {
+  return static_cast<double>(std::count_if(computation.instructions().begin(), computation.instructions().end(),
+                                           [](const auto& instruction) { return Computes(*instruction); }));
 }
 
 double DotFlops(const Instruction& dot) {
@@ -66,18 +70,16 @@ double FlopsOf(const Instruction& instruction) {
     }
     case Opcode::kReduce:
     case Opcode::kScan:
-      return ElementsOf(instruction.operand(0)->shape()) * InstructionsOf(*instruction.called()[0]);
+      return ElementsOf(instruction.operand(0)->shape()) * OperationsOf(*instruction.called()[0]);
     case Opcode::kReduceWindow: {
       double window = 1;
       for (const hlo::WindowDimension& d : *instruction.attributes().window) window *= static_cast<double>(d.size);
-      return ElementsOf(instruction.shape()) * window * InstructionsOf(*instruction.called()[0]);
+      return ElementsOf(instruction.shape()) * window * OperationsOf(*instruction.called()[0]);
     }
     default:
       break;
   }
-  if (!hlo::IsElementwise(instruction.opcode()) || !instruction.shape().is_array()) return 0;
-  const bool moves = instruction.opcode() == Opcode::kCopy || instruction.opcode() == Opcode::kConvert;
-  return moves || !IsNumber(instruction.shape().type()) ? 0 : ElementsOf(instruction.shape());
+  return Computes(instruction) ? ElementsOf(instruction.shape()) : 0;
 }
 
 }  // namespace xlad::compiler
