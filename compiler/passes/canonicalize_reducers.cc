@@ -1,13 +1,91 @@
-// Replaces equal reducers with a single computation, so that later passes can compare reducers by pointer.
+// Replaces equal reducers with a single computation, so that later passes can compare reducers by pointer. Also inserts
+// explicit conversions into reducers that compute in floats of another width than the arrays.
 //
-// Needs: no layouts. Leaves: every reduce, reduce-window, scatter, all-reduce and reduce-scatter whose reducer is a
-// single scalar operation calls the module's one computation for this operation and element type.
+// Needs: no layouts. Leaves: the parameters and results of reducers of reduce, reduce-window, scatter and
+// select-and-scatter have the element types of the arrays. Every reduce, reduce-window, scatter, all-reduce and
+// reduce-scatter whose reducer is a single scalar operation calls the module's one computation for this operation and
+// element type.
 #include "compiler/analysis/clone.h"
 #include "compiler/passes/passes.h"
 #include "hlo/build/builder.h"
 
 namespace xlad::compiler {
 namespace {
+
+// The operands of an instruction that are the initial values of its results, and those that the reducer adds to them.
+struct ReducedOperands {
+  int64_t count = 0, results = 0, inputs = 0;  // The numbers of each, of the first result and of the first input.
+};
+
+ReducedOperands OperandsOf(const Instruction& instruction) {
+  const int64_t count = instruction.operand_count() / 2;
+  switch (instruction.opcode()) {
+    case Opcode::kReduce:
+    case Opcode::kReduceWindow:
+      return {count, /*results=*/count, /*inputs=*/0};
+    case Opcode::kScatter:
+      return {count, /*results=*/0, /*inputs=*/count + 1};
+    case Opcode::kSelectAndScatter:
+      return {1, /*results=*/2, /*inputs=*/1};
+    default:
+      return {};
+  }
+}
+
+// The reducer with parameters and results of the element types `results`. The types of its inputs remain.
+Computation* WithResultTypes(const Computation& reducer, const std::vector<ElementType>& results) {
+  auto* made = reducer.parent()->Add(std::make_unique<Computation>(reducer.name()));
+  hlo::Builder builder(made);
+  const auto convert = [&](Instruction* x, ElementType type) {
+    return x->shape().type() == type ? x : builder.Convert(type, x);
+  };
+  std::vector<Instruction*> arguments;
+  for (const Instruction* parameter : reducer.parameters()) {
+    const ElementType own = parameter->shape().type();
+    const bool is_result = arguments.size() < results.size();
+    Instruction* argument =
+        builder.Parameter(parameter->number(), Shape(is_result ? results[arguments.size()] : own, {}));
+    arguments.push_back(convert(argument, own));
+  }
+  Instruction* root = InlineInto(reducer, arguments, made);
+  if (!root->shape().is_tuple()) {
+    made->set_root(convert(root, results[0]));
+    return made;
+  }
+  std::vector<Instruction*> parts;
+  for (size_t i = 0; i < results.size(); ++i) {
+    parts.push_back(convert(builder.GetTupleElement(root, static_cast<int64_t>(i)), results[i]));
+  }
+  made->set_root(builder.Tuple(parts));
+  return made;
+}
+
+// Returns whether the instruction changed.
+bool MatchTypes(Instruction* instruction) {
+  const ReducedOperands operands = OperandsOf(*instruction);
+  if (operands.count == 0) return false;
+  Computation*& reducer = instruction->mutable_called().back();
+  hlo::Builder builder(instruction->parent());
+  builder.set_template(instruction);
+  bool changed = false;
+  std::vector<ElementType> results;
+  bool same = true;
+  const Shape& root = reducer->root()->shape();
+  for (int64_t i = 0; i < operands.count; ++i) {
+    // Conversions of the inputs can become a part of the kernels that compute them.
+    Instruction* input = instruction->operand(operands.inputs + i);
+    const ElementType type = reducer->parameter(operands.count + i)->shape().type();
+    if (input->shape().type() != type) {
+      instruction->ReplaceOperand(operands.inputs + i, builder.Convert(type, input));
+      changed = true;
+    }
+    results.push_back(instruction->operand(operands.results + i)->shape().type());
+    const Shape& result = root.is_tuple() ? root.tuple()[i] : root;
+    same = same && reducer->parameter(i)->shape().type() == results.back() && result.type() == results.back();
+  }
+  if (!same) reducer = WithResultTypes(*reducer, results);
+  return changed || !same;
+}
 
 void CanonicalizeReducer(Instruction* instruction) {
   switch (instruction->opcode()) {
@@ -32,7 +110,12 @@ absl::Status CanonicalizeReducers(hlo::Module& module, PassContext&) {
   std::vector<Computation*> all;  // The list is copied, because adding a reducer changes the module's computations.
   for (const auto& computation : module.computations()) all.push_back(computation.get());
   for (Computation* computation : all) {
-    for (Instruction* instruction : Snapshot(*computation)) CanonicalizeReducer(instruction);
+    bool changed = false;
+    for (Instruction* instruction : Snapshot(*computation)) {
+      changed = MatchTypes(instruction) || changed;
+      CanonicalizeReducer(instruction);
+    }
+    if (changed) FinishEdits(computation);
   }
   FinishEdits(&module);
   return absl::OkStatus();
