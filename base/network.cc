@@ -203,7 +203,7 @@ absl::StatusOr<int> ListenFd(const std::string& address) {
       setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
       if (bind(fd.get(), at->ai_addr, at->ai_addrlen) == 0 && listen(fd.get(), SOMAXCONN) == 0) return fd.Release();
     }
-    error = errno;
+    if (error == 0 || errno == EADDRINUSE) error = errno;
     if (error == EADDRINUSE) break;  // Another program has this address, and clients could reach it instead.
   }
   const std::string text = absl::StrCat("cannot listen on ", address, ": ", std::strerror(error));

@@ -48,7 +48,8 @@ absl::Status WritePrivateFile(const std::string& path, const std::string& conten
   }
   if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) status = Failed("replace", path);
   if (!status.ok()) unlink(temporary.c_str());
-  if (status.ok()) status = RealFileSystem().SyncDirectory(std::filesystem::path(path).parent_path().string());
+  // The file is complete even if its folder may not be read or its file system does not sync folders.
+  if (status.ok()) RealFileSystem().SyncDirectory(std::filesystem::path(path).parent_path().string()).IgnoreError();
   return status;
 }
 

@@ -55,6 +55,14 @@ void FillEntry(const sharding::Mesh& mesh, const tensor::Shape& shape, const sha
   }
 }
 
+// Losses and metrics feed no parameter. A client that does not set the field sends 0.
+void UnsetFeedsOfReports(JobSpec* spec) {
+  for (JobSpec::Result& result : *spec->mutable_results()) {
+    const bool is_report = result.kind() == JobSpec::Result::LOSS || result.kind() == JobSpec::Result::METRIC;
+    if (is_report && result.feeds() == 0) result.set_feeds(-1);
+  }
+}
+
 // Refuses a program that was printed without the values of its constants.
 absl::Status CheckComplete(const hlo::Module& module) {
   for (const auto& computation : module.computations()) {
@@ -157,6 +165,7 @@ absl::StatusOr<BuildResponse> Build(const BuildRequest& request, compiler::Objec
   XLAD_ASSIGN_OR_RETURN(const SafetensorsIndex data, ParseHeader(request.data_header()));
   JobSpec spec = request.spec();
   if (spec.session()) XLAD_RETURN_IF_ERROR(CompleteSessionSpec(*module, &spec));
+  UnsetFeedsOfReports(&spec);
   XLAD_RETURN_IF_ERROR(CheckSpec(spec, *module, state, data));
   AddTiming("read", RealClock().NowNs() - since_ns, &response);
 

@@ -102,7 +102,7 @@ class Compiling(unittest.TestCase):
             self.assertRegex(err, r"step 3: l \(fading.py:7\): device 1: found NaN in floating-point result 0, "
                                   r"element 1, expected a number; the operands are finite")
             code, _, err = xlad("run", where, *flags, "--check-numerics")
-            self.assertEqual(code, 1)
+            self.assertEqual(code, 2)
             self.assertIn("found --executor compiled, expected op-by-op", err)
 
     def test_intended_nans_are_accepted(self):

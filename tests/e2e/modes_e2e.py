@@ -37,7 +37,7 @@ class CanonicalJobs(unittest.TestCase):
     def test_fewer_devices_are_refused_in_other_modes_and_if_they_do_not_divide_the_shards(self):
         for mode, devices in (("run-to-run", 4), ("fast", 4), ("canonical", 3)):
             code, _, err = xlad("run", JOB, "--mesh", "dp=8", "--mode", mode, "--devices", devices)
-            self.assertEqual(code, 1, err)
+            self.assertEqual(code, 2, err)
             self.assertIn("expected 8 or more devices", err)
         code, _, err = xlad("run", JOB, "--mesh", "dp=8", "--mode", "exact")
         self.assertNotEqual(code, 0)

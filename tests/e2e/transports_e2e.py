@@ -169,7 +169,7 @@ class TrainingTest(unittest.TestCase):
         environment = mpi_environment() | {"PMI_RANK": "0", "PMI_SIZE": "2"}
         done = subprocess.run([XLAD, "run", OWN_EXAMPLES / "spiral_mlp", "--mesh", "dp=2", "--transport", "mpi"],
                               capture_output=True, text=True, timeout=600, env=environment)
-        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.returncode, 2)
         self.assertIn("found a launch by MPICH, expected mpirun of Open MPI", done.stderr)
 
     def test_wrong_transports_are_refused_before_anything_starts(self):

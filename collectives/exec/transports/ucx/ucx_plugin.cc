@@ -33,7 +33,7 @@ struct xlad_transport_engine {
 
 namespace {
 
-// How long an endpoint may take to close, in milliseconds.
+// How long the requests of an endpoint may take to end, and how long it may take to close, in milliseconds.
 constexpr int64_t kEndMs = 1000;
 
 int Fail(const char* what, ucs_status_t status, xlad_transport_error* error) {
@@ -160,8 +160,10 @@ void Flush(xlad_transport_engine* engine, ucp_ep_h endpoint, int64_t ms) {
   ucp_request_free(flushing);
 }
 
-// Cancels receives. Sends end with the endpoint. A receive whose message has begun to arrive cannot be cancelled: it
-// ends when the endpoint is closed by force, otherwise only when the peer has sent the rest.
+// Cancels receives. Sends end with the endpoint. A receive whose message has begun to arrive cannot be canceled: most end
+// when the endpoint is closed by force, but UCX keeps a receive of a message that it receives in several fragments until
+// the peer has sent the rest, which a peer that has died never does. Such receives are abandoned after `flush_ms` and
+// kEndMs: their requests stay allocated, because UCX still refers to them.
 void Disconnect(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_t flush_ms) {
   const int64_t flush_end_ms = NowMs() + flush_ms;
   bool flushed = peer->failure == UCS_OK && flush_ms > 0 &&
@@ -177,14 +179,13 @@ void Disconnect(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = flushed ? 0 : UCP_EP_CLOSE_FLAG_FORCE;
   void* const closing = ucp_ep_close_nbx(peer->endpoint, &param);
-  // The memory of requests belongs to xlad as soon as this function returns, so they must have ended. They do not
-  // depend on the peer any more.
-  while (!HaveEnded(*peer, /*receives=*/true)) ucp_worker_progress(engine->worker);
+  // The memory of requests belongs to xlad as soon as this function returns.
+  ProgressUntil(engine, flush_ms + kEndMs, [&] { return HaveEnded(*peer, /*receives=*/true); });
   const bool ended =
       !IsRequest(closing) || ProgressUntil(engine, flush_ms + kEndMs, [&] { return HasEnded(closing); });
   if (IsRequest(closing)) ucp_request_free(closing);
   for (xlad_transport_request* request : peer->requests) {
-    ucp_request_free(request->ucx);
+    if (HasEnded(request->ucx)) ucp_request_free(request->ucx);
     delete request;
   }
   peer->requests.clear();
