@@ -45,6 +45,7 @@ int RunCoordinator(const service::DaemonOptions& options) {
 void AddCoordinator(CLI::App& parent, Action* action) {
   auto options = std::make_shared<service::DaemonOptions>();
   options->program_path = kOwnProgram;
+  options->keep_idle_build = true;
   options->data_folder = "xlad-data";
   auto cache = std::make_shared<std::string>();
   auto flags = std::make_shared<CoordinatorFlags>();

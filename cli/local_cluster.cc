@@ -40,6 +40,7 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
   daemon.cache_folder = options.cache_folder;
   daemon.coordinator = options.coordinator;
   daemon.build_limits = options.build_limits;
+  daemon.keep_idle_build = options.keep_idle_build;
   XLAD_ASSIGN_OR_RETURN(cluster->daemon_, service::CoordinatorDaemon::Start(daemon));
   XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> connection, cluster->WorkerConnection(options));
   const int64_t threads = options.threads > 0 ? options.threads : runtime::HostThreads();

@@ -25,6 +25,7 @@ struct LocalClusterOptions {
   bool any_network = false;
   service::CoordinatorOptions coordinator;
   ChildLimits build_limits = {.memory_bytes = service::DefaultBuildMemoryBytes()};
+  bool keep_idle_build = false;      // See DaemonOptions.
   bool workers_log_to_files = true;  // To data_folder/worker-N.log. If false, they log to standard error.
 };
 

@@ -140,8 +140,7 @@ std::vector<std::string> WithoutSynonyms(std::vector<std::string> arguments) {
 }
 
 int Main(int argc, char** argv) {
-  if (argc == 2 && absl::string_view(argv[1]) == "__build") return service::RunBuildChild("", "");
-  if (argc == 4 && absl::string_view(argv[1]) == "__build") return service::RunBuildChild(argv[2], argv[3]);
+  if (argc >= 2 && absl::string_view(argv[1]) == "__build") return service::RunBuildChild(/*is_idle=*/argc > 2);
   if (argc == 2 && absl::string_view(argv[1]) == "__attempt") worker::RunAttempt(runtime::AllDeviceKinds());
   CLI::App app("xlad: trains HLO programs on a mesh of devices", "xlad");
   app.footer(kFooter);

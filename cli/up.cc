@@ -104,6 +104,7 @@ int RunUp(UpOptions options) {
   if (!coordinator.ok()) return Fail(coordinator.status());
   options.cluster.coordinator = *coordinator;
   options.cluster.build_limits.memory_bytes = options.coordinator.build_memory_bytes;
+  options.cluster.keep_idle_build = true;
   // If the data folder is removed at the end, executables are kept in the user's cache folder.
   options.cluster.cache_folder = CacheFolder(
       options.cache, options.remove_data ? UserCacheFolder()

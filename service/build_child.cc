@@ -32,13 +32,15 @@ bool LacksMemory(const ChildResult& child) {
   return absl::StrContains(child.errors, "bad_alloc") || absl::StrContains(child.errors, "ut of memory");
 }
 
-// The arguments of the child. Without a folder of objects, or if it cannot be made, the child compiles everything.
-std::vector<std::string> Arguments(const std::string& program_path, const storage::EntryFolder* objects) {
-  if (objects == nullptr) return {program_path, "__build"};
+// The input of the child (build/build.h) without its request. Without a folder of objects, or if it cannot be made, the
+// child compiles everything.
+std::string InputFor(const storage::EntryFolder* objects) {
+  const std::string nul(1, '\0');
+  if (objects == nullptr) return nul + nul;
   const absl::Status made = RealFileSystem().MakeDirectories(objects->options().path);
-  if (made.ok()) return {program_path, "__build", objects->options().path, objects->options().version};
+  if (made.ok()) return objects->options().path + nul + objects->options().version + nul;
   LogWarn("the cache of kernels cannot be used", {{"error", std::string(made.message())}});
-  return {program_path, "__build"};
+  return nul + nul;
 }
 
 // Moves the objects of the response to the folder.
@@ -56,18 +58,18 @@ void KeepObjects(const storage::EntryFolder& folder, BuildResponse* response) {
 
 }  // namespace
 
-absl::StatusOr<BuildResponse> BuildInChild(const std::string& program_path, const BuildRequest& request,
-                                           const ChildLimits& limits, std::optional<std::string>* not_isolated,
+absl::StatusOr<BuildResponse> BuildInChild(BuildPool& pool, const BuildRequest& request, const ChildLimits& limits,
+                                           std::optional<std::string>* not_isolated,
                                            const storage::EntryFolder* objects) {
   ChildLimits all_limits = limits;
   if (all_limits.cpu_seconds == 0) all_limits.cpu_seconds = kMaxBuildCpuSeconds;
-  std::string input;
-  if (!request.SerializeToString(&input)) {
+  std::string input = InputFor(objects);
+  if (!request.AppendToString(&input)) {
     return absl::ResourceExhaustedError(absl::StrCat("found a build request of ", request.ByteSizeLong(),
                                                      " bytes, expected at most 2 GiB, the most that a message can "
                                                      "hold; make large constants parameters of the program"));
   }
-  XLAD_ASSIGN_OR_RETURN(ChildResult child, RunChild(Arguments(program_path, objects), input, all_limits));
+  XLAD_ASSIGN_OR_RETURN(ChildResult child, pool.Run(input, all_limits));
   std::string().swap(input);
   if (child.exit_code != 0 || child.signal != 0) {
     if (all_limits.memory_bytes > 0 && LacksMemory(child)) {

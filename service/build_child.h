@@ -8,13 +8,13 @@
 #include "base/child_process.h"
 #include "base/status.h"
 #include "proto/compile.pb.h"
+#include "service/build_pool.h"
 #include "storage/entry_folder.h"
 
 namespace xlad::service {
 
-// Runs `program_path __build` and waits for it. A daemon passes kOwnProgram (base/spawn.h), so that the child has the
-// daemon's version even if the program's file was replaced while the daemon runs. Returns the response, or the error of
-// a failed build. Other errors are:
+// Builds in a child process of the pool, and waits for it. Returns the response, or the error of a failed build. Other
+// errors are:
 //
 //   ResourceExhausted  the request or the response is larger than 2 GiB, or the child needed more memory than `limits`
 //                      allows
@@ -27,8 +27,7 @@ namespace xlad::service {
 // If `objects` is not null, the child reuses compiled kernels from this folder, and the kernels that it compiles are
 // added to the folder. Failures to read or write the folder are only logged. A malicious program that takes over the
 // child can add any code under any key, so users who do not trust each other must have different folders.
-absl::StatusOr<BuildResponse> BuildInChild(const std::string& program_path, const BuildRequest& request,
-                                           const ChildLimits& limits,
+absl::StatusOr<BuildResponse> BuildInChild(BuildPool& pool, const BuildRequest& request, const ChildLimits& limits,
                                            std::optional<std::string>* not_isolated = nullptr,
                                            const storage::EntryFolder* objects = nullptr);
 

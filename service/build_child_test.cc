@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
+#include "base/testing/test_folder.h"
 
 namespace xlad::service {
 namespace {
@@ -23,7 +24,8 @@ class BuildChildTest : public ::testing::Test {
     const std::string path = JoinPath(::testing::TempDir(), absl::StrCat("build_child_", getpid()));
     EXPECT_TRUE(RealFileSystem().WriteAtomically(path, absl::StrCat("#!/bin/sh\n", script, "\n")).ok());
     EXPECT_EQ(chmod(path.c_str(), 0700), 0);
-    return BuildInChild(path, BuildRequest(), limits, not_isolated);
+    BuildPool pool({path});
+    return BuildInChild(pool, BuildRequest(), limits, not_isolated);
   }
 };
 
@@ -35,6 +37,22 @@ TEST_F(BuildChildTest, TheResponseOfTheChildIsReturned) {
   const auto built = Run(absl::StrCat("test \"$1\" = __build && cat ", file));
   ASSERT_TRUE(built.ok()) << built.status();
   EXPECT_EQ(built->executable(), "code");
+}
+
+TEST_F(BuildChildTest, TheInputNamesTheFolderOfObjects) {
+  const TestFolder own;
+  const std::string input = JoinPath(own.path(), "input"), program = JoinPath(own.path(), "builder");
+  ASSERT_TRUE(RealFileSystem().WriteAtomically(program, absl::StrCat("#!/bin/sh\ncat > ", input, "\n")).ok());
+  ASSERT_EQ(chmod(program.c_str(), 0700), 0);
+  BuildPool pool({program});
+  BuildRequest request;
+  request.set_program("HloModule m");
+  const std::string nul(1, '\0');
+  ASSERT_TRUE(BuildInChild(pool, request, {}).ok());
+  EXPECT_EQ(*RealFileSystem().Read(input), nul + nul + request.SerializeAsString());
+  const storage::EntryFolder objects(&RealFileSystem(), {JoinPath(own.path(), "kernels"), "7"});
+  ASSERT_TRUE(BuildInChild(pool, request, {}, nullptr, &objects).ok());
+  EXPECT_EQ(*RealFileSystem().Read(input), own.path() + "/kernels" + nul + "7" + nul + request.SerializeAsString());
 }
 
 TEST_F(BuildChildTest, AnErrorInTheResponseIsTheErrorOfTheBuild) {
@@ -106,7 +124,8 @@ TEST_F(BuildChildTest, OtherOutputIsRefused) {
 }
 
 TEST_F(BuildChildTest, AMissingProgramIsAnError) {
-  EXPECT_FALSE(BuildInChild("/nowhere/xlad", BuildRequest(), {}).ok());
+  BuildPool pool({"/nowhere/xlad"});
+  EXPECT_FALSE(BuildInChild(pool, BuildRequest(), {}).ok());
 }
 
 }  // namespace

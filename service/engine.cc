@@ -38,7 +38,8 @@ Engine::Engine(const EngineOptions& options)
     : options_(options),
       started_unix_ns_(RealClock().WallNs()),
       random_(SystemRandom()),
-      cache_({.folder = options.cache_folder, .compiler = BuildId(options.program_path)}) {}
+      cache_({.folder = options.cache_folder, .compiler = BuildId(options.program_path)}),
+      build_pool_({.program_path = options.program_path, .keep_idle = options.keep_idle_build}) {}
 
 Engine::~Engine() { Stop(); }
 

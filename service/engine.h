@@ -47,7 +47,8 @@ struct EngineOptions {
   std::string data_folder;   // The job log, the blobs and one folder per job. Readable only by its owner.
   // The xlad program, run as "program_path __build" for each build: kOwnProgram, except in tests.
   std::string program_path;
-  std::string cache_folder;  // The executable cache; empty for none.
+  bool keep_idle_build = false;  // See BuildPoolOptions.keep_idle.
+  std::string cache_folder;      // The executable cache; empty for none.
   ChildLimits build_limits;
   CoordinatorOptions coordinator;
   // Opens the job log. If empty, the log is the SQLite file in data_folder.
@@ -211,6 +212,7 @@ class Engine {
   std::unique_ptr<Random> random_;
   ExecutableCache cache_;
   std::unique_ptr<GroupCommit> commit_;  // Used by the engine's thread.
+  BuildPool build_pool_;
   std::unique_ptr<BuildQueue> builds_;
   std::mutex collecting_;                     // Locked while blobs are removed or copied.
   std::unique_ptr<BlobCollector> collector_;  // Guarded by collecting_.

@@ -133,7 +133,7 @@ absl::StatusOr<BuiltProgram> Engine::RunBuild(const BuildRequest& build, const s
   const auto build_in_child = [&](const BuildRequest& request) {
     std::optional<std::string> not_isolated;
     const std::optional<storage::EntryFolder> objects = ObjectsFor(user);
-    auto response = BuildInChild(options_.program_path, request, limits, &not_isolated,
+    auto response = BuildInChild(build_pool_, request, limits, &not_isolated,
                                  objects.has_value() ? &*objects : nullptr);
     if (not_isolated.has_value()) NoteIsolation(*not_isolated);  // Without a response, it is not known.
     return response;

@@ -239,8 +239,12 @@ absl::Status CheckProtection(const DaemonOptions& options) {
 
 absl::StatusOr<std::unique_ptr<CoordinatorDaemon>> CoordinatorDaemon::Start(const DaemonOptions& options) {
   XLAD_ASSIGN_OR_RETURN(Protection protection, Protect(options));
-  XLAD_ASSIGN_OR_RETURN(auto engine, Engine::Start({options.data_folder, options.program_path, options.cache_folder,
-                                                    options.build_limits, options.coordinator}));
+  XLAD_ASSIGN_OR_RETURN(auto engine, Engine::Start({.data_folder = options.data_folder,
+                                                    .program_path = options.program_path,
+                                                    .keep_idle_build = options.keep_idle_build,
+                                                    .cache_folder = options.cache_folder,
+                                                    .build_limits = options.build_limits,
+                                                    .coordinator = options.coordinator}));
   auto daemon = std::make_unique<GrpcDaemon>(std::move(engine), std::move(protection));
   XLAD_RETURN_IF_ERROR(daemon->Serve(options));
   if (!options.http.empty()) XLAD_RETURN_IF_ERROR(daemon->ServePages(options.http));

@@ -41,7 +41,7 @@ namespace {
 class Side {
  public:
   Side(std::string program_path, client::Job job, int workers)
-      : program_path_(std::move(program_path)), job_(std::move(job)), workers_(workers) {
+      : build_pool_({std::move(program_path)}), job_(std::move(job)), workers_(workers) {
     job_.spec.set_steps(int64_t{1} << 40);
     job_.spec.set_keep_final_state(false);
   }
@@ -58,7 +58,7 @@ class Side {
     request.set_state_header(Header(job_.state));
     request.set_data_header(Header(job_.data));
     const int64_t start_ns = RealClock().NowNs();
-    XLAD_ASSIGN_OR_RETURN(BuildResponse response, service::BuildInChild(program_path_, request, ChildLimits()));
+    XLAD_ASSIGN_OR_RETURN(BuildResponse response, service::BuildInChild(build_pool_, request, ChildLimits()));
     std::printf("{\"build_ms\": %.3f}\n", Milliseconds(start_ns));
     if (serialized_.empty()) serialized_ = std::move(*response.mutable_executable());
     return absl::OkStatus();
@@ -212,7 +212,7 @@ class Side {
     return absl::OkStatus();
   }
 
-  const std::string program_path_;
+  service::BuildPool build_pool_;
   client::Job job_;
   const int workers_;
   std::string serialized_;

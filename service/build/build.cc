@@ -1,6 +1,11 @@
 #include "service/build/build.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
 #include <climits>
+#include <future>
 #include <iostream>
 #include <iterator>
 
@@ -129,6 +134,67 @@ void AddObjects(FolderObjects* objects, BuildResponse* response) {
   }
 }
 
+// Builds a small program of this machine, so that later builds find libraries, tables and code in memory.
+void Prepare() {
+  constexpr char kProgram[] = R"(HloModule prepare
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT sum = f32[] add(a, b)
+}
+ENTRY main {
+  x = f32[16,16] parameter(0)
+  y = f32[16,16] parameter(1)
+  product = f32[16,16] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  e = f32[16,16] exponential(product)
+  zero = f32[] constant(0)
+  sums = f32[16] reduce(e, zero), dimensions={1}, to_apply=add
+  all = f32[16,16] broadcast(sums), dimensions={0}
+  shares = f32[16,16] divide(e, all)
+  ROOT t = f32[16,16] transpose(shares), dimensions={1,0}
+}
+)";
+  BuildRequest request;
+  request.set_program(kProgram);
+  request.mutable_spec()->set_session(true);  // The parameters and results are those of the program.
+  request.set_quick(true);
+  const auto built = Build(request);
+  XLAD_CHECK(built.ok()) << built.status();
+}
+
+// The input of the child (RunBuildChild).
+struct ChildInput {
+  std::string objects_folder, version;
+  std::string bytes;
+  size_t request_at = 0;  // Where the request begins in `bytes`.
+};
+
+ChildInput ReadInput() {
+  ChildInput input;
+  char piece[1 << 16];  // The streams of the library would read single bytes.
+  while (true) {
+    const ssize_t n = read(STDIN_FILENO, piece, sizeof piece);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    input.bytes.append(piece, n);
+  }
+  for (std::string* text : {&input.objects_folder, &input.version}) {
+    const size_t end = std::min(input.bytes.find('\0', input.request_at), input.bytes.size());
+    *text = input.bytes.substr(input.request_at, end - input.request_at);
+    input.request_at = std::min(end + 1, input.bytes.size());
+  }
+  return input;
+}
+
+// Frees the bytes of the input, because the build needs the memory.
+bool ParseRequest(ChildInput* input, BuildRequest* request) {
+  const absl::string_view bytes = absl::string_view(input->bytes).substr(input->request_at);
+  const bool is_parsed =
+      bytes.size() <= INT_MAX && request->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+  std::string().swap(input->bytes);
+  return is_parsed;
+}
+
 }  // namespace
 
 absl::StatusOr<CompileRequest> MakeCompileRequest(const sharding::PartitionedProgram& program, const JobSpec& spec,
@@ -173,7 +239,9 @@ absl::StatusOr<BuildResponse> Build(const BuildRequest& request, compiler::Objec
   XLAD_ASSIGN_OR_RETURN(const sharding::PipelineResult sharded,
                         sharding::RunPipeline(std::move(module), OptionsFor(spec)));
   AddTiming("partition", RealClock().NowNs() - since_ns, &response);
-  response.set_partitioned_text(hlo::PrintText(*sharded.partitioned.variants.at(0).module));
+  // Is printed while the program is compiled.
+  std::future<std::string> text = std::async(
+      std::launch::async, [&sharded] { return hlo::PrintText(*sharded.partitioned.variants.at(0).module); });
   for (const std::string& warning : sharded.partitioned.warnings) response.add_warnings(warning);
 
   BackgroundProof proof(sharded, objects);
@@ -181,25 +249,26 @@ absl::StatusOr<BuildResponse> Build(const BuildRequest& request, compiler::Objec
   XLAD_RETURN_IF_ERROR(proof.Join());  // A program that was partitioned wrongly may also fail to compile.
   AddTiming("check", proof.nanoseconds(), &response);
   XLAD_RETURN_IF_ERROR(compiled);
+  response.set_partitioned_text(text.get());
   return response;
 }
 
-int RunBuildChild(const std::string& objects_folder, const std::string& version) {
-  std::string input((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
+int RunBuildChild(bool is_idle) {
+  if (is_idle) Prepare();
+  ChildInput input = ReadInput();
   CpuQuota();  // Read here, because the sandbox hides the files of the control group.
   // The program is untrusted. From here on, it cannot make this process change anything outside of the process.
-  const absl::Status sandbox = EnterSandbox(objects_folder);
+  const absl::Status sandbox = EnterSandbox(input.objects_folder);
   if (!sandbox.ok()) std::cerr << "the build is not isolated: " << sandbox.message() << std::endl;
   BuildRequest request;
   BuildResponse response;
-  const storage::EntryFolder folder(&RealFileSystem(), {objects_folder, version});
+  const storage::EntryFolder folder(&RealFileSystem(), {input.objects_folder, input.version});
   FolderObjects objects(&folder);
-  const bool is_parsed = request.ParseFromString(input);
-  std::string().swap(input);  // The build needs the memory.
+  const bool is_parsed = ParseRequest(&input, &request);
   if (!is_parsed) {
     response.set_error("the build request cannot be parsed");
     response.set_error_code(static_cast<int>(absl::StatusCode::kInternal));
-  } else if (auto built = Build(request, objects_folder.empty() ? nullptr : &objects); built.ok()) {
+  } else if (auto built = Build(request, input.objects_folder.empty() ? nullptr : &objects); built.ok()) {
     response = *std::move(built);
     AddObjects(&objects, &response);
   } else {

@@ -20,15 +20,19 @@ absl::StatusOr<BuildResponse> Build(const BuildRequest& request, compiler::Objec
 absl::StatusOr<CompileRequest> MakeCompileRequest(const sharding::PartitionedProgram& program, const JobSpec& spec,
                                                   const Target& target);
 
-// The child process: reads a BuildRequest from standard input and writes a BuildResponse to standard output. After
-// reading, the process enters a sandbox (base/sandbox.h) without files, network and access to other processes, because
-// a malicious program may take over the process. If the machine does not allow a sandbox, the process warns on standard
-// error and in the response, and continues. In a sandbox, BuildRequest.dump_directory has no effect. Returns the exit
-// code: 0 if a response was written, even if the response has an error.
+// The child process: reads its input from standard input and writes a BuildResponse to standard output. The input is
+// the path of a folder and a version, each followed by a NUL byte, and then a BuildRequest. After reading, the process
+// enters a sandbox (base/sandbox.h) without files, network and access to other processes, because a malicious program
+// may take over the process. If the machine does not allow a sandbox, the process warns on standard error and in the
+// response, and continues. In a sandbox, BuildRequest.dump_directory has no effect. Returns the exit code: 0 if a
+// response was written, even if the response has an error.
 //
-// If `objects_folder` is not empty, it is a storage::EntryFolder with the objects of earlier builds. Only those of
-// `version` are used. The sandbox permits reading the folder. Objects that are not found there are compiled, and
+// If the path is not empty, the folder is a storage::EntryFolder with the objects of earlier builds. Only those of the
+// version are used. The sandbox permits reading the folder. Objects that are not found there are compiled, and
 // returned in the response.
-int RunBuildChild(const std::string& objects_folder, const std::string& version);
+//
+// If `is_idle`, the process does beforehand what takes time only in the first build of a process, because its input is
+// not expected soon.
+int RunBuildChild(bool is_idle);
 
 }  // namespace xlad::service

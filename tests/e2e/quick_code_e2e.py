@@ -3,8 +3,10 @@
 import json
 import os
 import pathlib
+import signal
 import unittest
 
+from grid import children
 from harness import OWN_EXAMPLES, cluster, folder, wait_for, xlad
 
 JOBS = [OWN_EXAMPLES / "spiral_mlp"]
@@ -27,6 +29,19 @@ def wait_for_optimized_code(made, job_id):
     """Waits until the job has changed to optimized code, and returns the first step that runs optimized code."""
     found = wait_for(lambda: [e for e in events(made, job_id) if e["kind"] == "code_replaced"], "optimized code")
     return found[0]["step"]
+
+
+def idle_builds(pid):
+    """The processes of the coordinator that wait for the next build."""
+    return [child for child, line in children(pid).items() if line[1:3] == [b"__build", b"idle"]]
+
+
+def has_ended(pid):
+    """Whether there is no such process. One that has ended and is not reaped yet has no command line."""
+    try:
+        return not pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 class QuickCode(unittest.TestCase):
@@ -98,6 +113,27 @@ class QuickCode(unittest.TestCase):
             self.assertEqual(made.job(job_id)["attempt"], 2)
             kinds = [event["kind"] for event in events(made, job_id)]
             self.assertEqual(kinds.count("code_replaced"), 1, "the second attempt starts on optimized code")
+
+    def test_builds_use_the_idle_process_and_do_not_need_it(self):
+        with cluster(workers=1, devices=1) as made:
+            coordinator = made.coordinator.pid
+            used = wait_for(lambda: idle_builds(coordinator), "an idle process")[0]
+            first = made.submit(JOBS[0], *LONG)
+            wait_for_optimized_code(made, first)
+            self.assertTrue(has_ended(used), "it has served the build for which the job waited")
+            self.assertNotIn("idle process for builds cannot be used", made.coordinator.log())
+            self.run_ok("cancel", first, "--coordinator", made.address)
+            killed = wait_for(lambda: idle_builds(coordinator), "the next idle process")[0]
+            self.assertNotEqual(killed, used)
+            os.kill(killed, signal.SIGKILL)
+            wait_for(lambda: has_ended(killed), "the end of the idle process")
+            second = made.submit(JOBS[0], *LONG, "--mesh", "dp=1,tp=1")
+            wait_for_optimized_code(made, second)
+            self.assertIn("compiled", events(made, second)[1]["text"])
+            self.assertIn("idle process for builds cannot be used", made.coordinator.log())
+            last = wait_for(lambda: idle_builds(coordinator), "the idle process after that build")[0]
+            self.assertEqual(made.coordinator.terminate(), 0)
+            wait_for(lambda: has_ended(last), "the end of the idle process")
 
 
 if __name__ == "__main__":
