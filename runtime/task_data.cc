@@ -130,23 +130,36 @@ std::vector<TaskData::StateBox> TaskData::StateBoxes() const {
 
 absl::Status TaskData::ReadBoxes(const storage::TensorSource& source, absl::Span<const StateBox> boxes,
                                  absl::Span<DeviceBuffers* const> buffers) {
-  std::vector<Array> arrays;
+  std::vector<Array> arrays(boxes.size());
+  std::vector<absl::Span<std::byte>> outs;
+  std::vector<bool> is_in_place;
   std::vector<storage::BoxRead> reads;
-  for (const StateBox& box : boxes) arrays.emplace_back(Shape{box.entry->local.type, box.box.sizes()});
   for (size_t i = 0; i < boxes.size(); ++i) {
-    if (arrays[i].elements() == 0) continue;
-    reads.push_back({boxes[i].entry->name, arrays[i].shape().type, boxes[i].box, arrays[i].bytes()});
+    const StateBox& box = boxes[i];
+    const Shape shape{box.entry->local.type, box.box.sizes()};
+    const int first = box.indices[0];
+    // New memory costs more than the copy, so a whole shard is read into the memory of the first device if possible.
+    is_in_place.push_back(shape == box.entry->local && buffers[first]->stream().host_can_access());
+    if (is_in_place[i]) {
+      outs.push_back({buffers[first]->AddressOf(box.entry->slices[first]), static_cast<size_t>(shape.bytes())});
+    } else {
+      arrays[i] = Array(shape);
+      outs.push_back(arrays[i].bytes());
+    }
+    if (!outs[i].empty()) reads.push_back({box.entry->name, shape.type, box.box, outs[i]});
   }
   XLAD_RETURN_IF_ERROR(source.Read(reads));
   for (size_t i = 0; i < boxes.size(); ++i) {
     const StateBox& box = boxes[i];
-    if (!(arrays[i].shape() == box.entry->local)) {
+    if (!is_in_place[i] && !(arrays[i].shape() == box.entry->local)) {
       Array padded(box.entry->local);
       tensor::InsertBox(arrays[i], AtOrigin(box.box), &padded);
       arrays[i] = std::move(padded);
+      outs[i] = arrays[i].bytes();
     }
-    for (const int index : box.indices) {
-      XLAD_RETURN_IF_ERROR(buffers[index]->Write(box.entry->slices[index], arrays[i].bytes()));
+    for (size_t k = is_in_place[i] ? 1 : 0; k < box.indices.size(); ++k) {
+      const int index = box.indices[k];
+      XLAD_RETURN_IF_ERROR(buffers[index]->Write(box.entry->slices[index], outs[i]));
     }
   }
   return absl::OkStatus();
@@ -154,6 +167,7 @@ absl::Status TaskData::ReadBoxes(const storage::TensorSource& source, absl::Span
 
 absl::Status TaskData::ReadState(absl::Span<DeviceBuffers* const> buffers) {
   const std::vector<StateBox> boxes = StateBoxes();
+  for (DeviceBuffers* const device : buffers) XLAD_RETURN_IF_ERROR(device->stream().Synchronize());
   if (!boxes.empty()) {
     const std::string uri = StartUri(launch_);
     absl::StatusOr<std::shared_ptr<storage::TensorSource>> source = store_->OpenTensors(uri, abort_);
