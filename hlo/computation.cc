@@ -110,6 +110,7 @@ void Computation::RemoveAll(const Set& instructions) {
 
 int64_t Computation::RemoveDead() {
   Set live;
+  live.reserve(instructions_.size());
   std::vector<const Instruction*> pending;
   const auto mark = [&](const Instruction* instruction) {
     if (live.insert(instruction).second) pending.push_back(instruction);
