@@ -1,5 +1,6 @@
 #include "machine/llo/interpret.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <deque>
@@ -31,6 +32,14 @@ struct MatrixUnit {
   std::deque<Tile> results;
 };
 
+// Whether a run of the items runs a bundle.
+bool RunsBundles(const std::vector<LloItem>& items) {
+  return std::any_of(items.begin(), items.end(), [](const LloItem& item) {
+    const auto* loop = std::get_if<LloLoop>(&item);
+    return loop == nullptr || (loop->trips > 0 && RunsBundles(loop->items));
+  });
+}
+
 class Core {
  public:
   Core(const LloProgram& program, const LloKernel& kernel, LloMemory* memory)
@@ -41,7 +50,9 @@ class Core {
   absl::Status Run(const std::vector<LloItem>& items) {
     for (const LloItem& item : items) {
       if (const auto* loop = std::get_if<LloLoop>(&item)) {
-        for (int64_t i = 0; i < loop->trips; ++i) {
+        // Iterations without bundles only set counters, and only bundles are limited in number: the last one is enough.
+        const int64_t first = RunsBundles(loop->items) ? 0 : std::max<int64_t>(0, loop->trips - 1);
+        for (int64_t i = first; i < loop->trips; ++i) {
           scalars_[loop->counter] = i;
           XLAD_RETURN_IF_ERROR(Run(loop->items));
         }

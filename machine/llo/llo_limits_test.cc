@@ -1,0 +1,48 @@
+// Programs that are valid in form but extreme or wrong: loops that would run forever, numbers that name nothing, names
+// and operands that the text cannot express.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "machine/chip.h"
+#include "machine/llo/encoding.h"
+#include "machine/llo/interpret.h"
+#include "machine/llo/scoreboard.h"
+
+namespace xlad::machine {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
+
+// A kernel whose buffers are x and y.
+std::string KernelText(const std::string& items) {
+  return absl::StrCat("program p\nbuffer x f32 8\nbuffer y f32 8\nkernel k vmem 1 inputs x outputs y {\n", items,
+                      "\n}\n");
+}
+
+TEST(LloLimitsTest, LoopsWithoutBundlesEnd) {
+  const auto program = ParseLlo(KernelText(R"(
+    loop s0 4611686018427387904 {
+      loop s1 4611686018427387903 {
+      }
+      loop s2 0 {
+        { smov s0, #7 }
+      }
+    }
+    loop s2 9223372036854775807 {
+    }
+    { vst s0, v0, #0 })"));
+  ASSERT_TRUE(program.ok()) << program.status();
+  LloMemory memory(2, std::string(32, '\0'));
+  const auto no_macros = [](const LloKernel&, LloMemory*) { return absl::OkStatus(); };
+  EXPECT_THAT(MessageOf(RunLlo(*program, no_macros, &memory)), HasSubstr("tile 4611686018427387903 of VMEM"));
+}
+
+}  // namespace
+}  // namespace xlad::machine
