@@ -44,5 +44,22 @@ TEST(LloLimitsTest, LoopsWithoutBundlesEnd) {
   EXPECT_THAT(MessageOf(RunLlo(*program, no_macros, &memory)), HasSubstr("tile 4611686018427387903 of VMEM"));
 }
 
+TEST(LloLimitsTest, NestedLoopsAreTimed) {
+  const Chip chip = *BuiltInChip("v5e");
+  const auto time_of = [&](int depth, int64_t trips) {
+    std::string items = "{ smov s9, #1 }";
+    for (int level = 0; level < depth; ++level) items = absl::StrCat("loop s0 ", trips, " {\n", items, "\n}");
+    const auto program = ParseLlo(KernelText(items));
+    EXPECT_TRUE(program.ok()) << program.status();
+    return TimeLlo(*program, program->kernels[0], chip);
+  };
+  for (const int depth : {3, 12, 22}) {
+    const LloTime time = time_of(depth, 5);
+    EXPECT_EQ(time.bundles, std::pow(5.0, depth));
+    EXPECT_NEAR(time.us / (time.bundles * 1e6 / chip.clock_hz / chip.cores), 1, 1e-9);
+  }
+  EXPECT_GT(time_of(64, std::numeric_limits<int64_t>::max()).us, 1e15);
+}
+
 }  // namespace
 }  // namespace xlad::machine

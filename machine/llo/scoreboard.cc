@@ -12,6 +12,8 @@ namespace {
 constexpr double kExtendedInterval = 2;  // Cycles between two extended functions.
 constexpr double kBurstBytes = 64;
 constexpr int64_t kTimedIterations = 3;  // Timed at the beginning of a loop. The last iteration is also timed.
+// A kernel with more timed items has deeply nested loops: the number grows by a factor of four with each level.
+constexpr int64_t kMaxTimedItems = int64_t{1} << 24;
 
 // The use of the units so far.
 struct Use {
@@ -36,6 +38,7 @@ class Scoreboard {
 
   void Run(const std::vector<LloItem>& items) {
     for (const LloItem& item : items) {
+      ++timed_items_;
       if (const auto* loop = std::get_if<LloLoop>(&item)) {
         Loop(*loop);
       } else {
@@ -53,18 +56,20 @@ class Scoreboard {
       scalars_[loop.counter] = i;
       Run(loop.items);
     };
-    if (loop.trips <= kTimedIterations + 1) {
+    const bool times_all = timed_items_ <= kMaxTimedItems;
+    const int64_t first = times_all ? kTimedIterations : 1, last = times_all ? 1 : 0;
+    if (loop.trips <= first + last) {
       for (int64_t i = 0; i < loop.trips; ++i) iterate(i);
       return;
     }
-    for (int64_t i = 0; i + 1 < kTimedIterations; ++i) iterate(i);
+    for (int64_t i = 0; i + 1 < first; ++i) iterate(i);
     const double before = now_;
     const Use used = use_;
-    iterate(kTimedIterations - 1);
-    const auto left = static_cast<double>(loop.trips - kTimedIterations - 1);
+    iterate(first - 1);
+    const auto left = static_cast<double>(loop.trips - first - last);
     Shift(left * (now_ - before));
     use_ = use_.Plus(use_.Plus(used, -1), left);
-    iterate(loop.trips - 1);
+    if (last > 0) iterate(loop.trips - 1);
   }
 
   // Adds `cycles` to all times.
@@ -180,6 +185,7 @@ class Scoreboard {
   const LloProgram& program_;
   double matrix_interval_ = 8, bytes_per_cycle_ = 1, dma_latency_ = 0;
   double now_ = 0;
+  int64_t timed_items_ = 0;
   Use use_;
   std::array<int64_t, kScalarRegisters> scalars_ = {};
   std::array<double, kScalarRegisters> scalar_ready_ = {};

@@ -25,7 +25,8 @@ int MatrixUnitsOf(const Chip& chip);
 //   - The number of cycles in which a matrix unit multiplies 8 rows follows from the peak rate of the chip.
 //   - At most one extended function is issued in two cycles.
 //   - Copies use HBM one after the other at its rate, in pieces of 64 bytes, and arrive kDmaLatencyUs later.
-//   - In a loop, the first three iterations and the last are timed; the others take as long as the third.
+//   - In a loop, the first three iterations and the last are timed; the others take as long as the third. After 2^24
+//     bundles and loops, only the first iteration of a loop is timed.
 //   - The cores of a chip share a kernel evenly.
 //   - A macro-operation takes the time of its vector operations or of its bytes, whichever is longer, plus
 //     kDmaLatencyUs.
