@@ -96,6 +96,10 @@ class Verifier {
           absl::StrCat(info.name, ": found a register that does not exist, expected s0 to s", kScalarRegisters - 1,
                        " and v0 to v", kVectorRegisters - 1));
     }
+    if (UsesMatrixUnit(instruction.op) && (instruction.imm < 0 || instruction.imm >= kMatrixUnits)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(info.name, ": found matrix unit ", instruction.imm, ", expected 0 to ", kMatrixUnits - 1));
+    }
     const bool is_dma = IsDma(instruction.op);
     const bool has_semaphore = is_dma || instruction.op == LloOp::kDmaWait;
     if (has_semaphore && (instruction.semaphore < 0 || instruction.semaphore >= kSemaphores)) {
@@ -116,6 +120,18 @@ class Verifier {
   const int vector_alus_;
 };
 
+absl::Status VerifyBuffers(const LloProgram& program, const LloKernel& kernel) {
+  for (const std::vector<int>* list : {&kernel.inputs, &kernel.outputs}) {
+    for (const int buffer : *list) {
+      if (buffer >= 0 && buffer < std::ssize(program.buffers)) continue;
+      return absl::InvalidArgumentError(absl::StrCat("found ", list == &kernel.inputs ? "input" : "output", " buffer ",
+                                                     buffer, ", expected one of the program's ",
+                                                     program.buffers.size(), " buffers"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status VerifyLlo(const LloProgram& program, int vector_alus, int64_t vmem_tiles) {
@@ -125,7 +141,8 @@ absl::Status VerifyLlo(const LloProgram& program, int vector_alus, int64_t vmem_
                                                      " tiles of VMEM, expected 0 to ", vmem_tiles,
                                                      ", the tiles of the core"));
     }
-    const absl::Status status = Verifier(program, vector_alus).Items(kernel.items);
+    absl::Status status = VerifyBuffers(program, kernel);
+    if (status.ok()) status = Verifier(program, vector_alus).Items(kernel.items);
     if (!status.ok()) return Annotate(status, absl::StrCat("kernel ", kernel.name));
   }
   return absl::OkStatus();

@@ -41,6 +41,7 @@ inline constexpr int kSublanes = 8, kLanes = 128, kTileWords = kSublanes * kLane
 inline constexpr int kTileBytes = 4 * kTileWords;
 inline constexpr int kMatrixTiles = kLanes / kSublanes;  // The number of registers that hold a block of 128 x 128.
 inline constexpr int kSemaphores = 32;
+inline constexpr int kMatrixUnits = 64;  // The largest number of matrix units of a core.
 
 // kExtended: transcendental functions and divisions. kCross: moves between lanes, and transposes. kMisc: DMA.
 enum class LloSlot { kScalar, kVector, kExtended, kCross, kLoad, kStore, kPush, kPop, kMisc };
@@ -68,6 +69,10 @@ struct LloOpInfo {
 };
 const LloOpInfo& InfoOf(LloOp op);
 inline bool IsDma(LloOp op) { return op == LloOp::kDmaIn || op == LloOp::kDmaOut; }
+// Whether the immediate number is that of a matrix unit.
+inline bool UsesMatrixUnit(LloOp op) {
+  return op == LloOp::kMLoad || op == LloOp::kMSwap || op == LloOp::kMPush || op == LloOp::kMPop;
+}
 
 struct LloInstruction {
   static constexpr int kMaxSources = 5;
@@ -161,12 +166,12 @@ absl::StatusOr<LloProgram> ParseLlo(absl::string_view text);
 // Verifies a program for a core with `vector_alus` (see SlotsOf) and `vmem_tiles` tiles of VMEM. InvalidArgument,
 // naming the kernel, if
 //   - the kernel has a negative number of tiles, or more tiles than the core
-//   - a register, buffer or semaphore does not exist
+//   - a register, buffer, semaphore or matrix unit does not exist
 //   - a loop has a negative trip count
 //   - two instructions of a bundle write the same register
 //   - a bundle has too many instructions for a slot
 //   - DMA uses a buffer of type kOther, or fewer than 1 tile in a row of tiles.
-// Macro-operations, and the inputs and outputs of kernels, are not verified.
+// Macro-operations are not verified.
 absl::Status VerifyLlo(const LloProgram& program, int vector_alus, int64_t vmem_tiles);
 
 }  // namespace xlad::machine

@@ -61,5 +61,25 @@ TEST(LloLimitsTest, NestedLoopsAreTimed) {
   EXPECT_GT(time_of(64, std::numeric_limits<int64_t>::max()).us, 1e15);
 }
 
+TEST(LloLimitsTest, NumbersMustNameSomething) {
+  const auto verified = [](const std::string& items) {
+    const auto program = ParseLlo(KernelText(items));
+    EXPECT_TRUE(program.ok()) << program.status();
+    return MessageOf(VerifyLlo(*program, 4, 8));
+  };
+  for (const char* const text : {"vmat.load v0, #", "vmat.push v0, #", "vmat.pop v0, #", "vmat.swap #"}) {
+    EXPECT_EQ(verified(absl::StrCat("{ ", text, "63 }")), "");
+    EXPECT_THAT(verified(absl::StrCat("{ ", text, "64 }")), HasSubstr("found matrix unit 64, expected 0 to 63"));
+    EXPECT_THAT(verified(absl::StrCat("{ ", text, "-1 }")), HasSubstr("found matrix unit -1"));
+  }
+  LloProgram program{"p", {{"x", LloType::kF32, 8}}, {{"k", 1, {}, {}, {0}, {0}}}};
+  EXPECT_EQ(MessageOf(VerifyLlo(program, 4, 8)), "");
+  program.kernels[0].inputs = {0, 1};
+  EXPECT_THAT(MessageOf(VerifyLlo(program, 4, 8)), HasSubstr("kernel k: found input buffer 1, expected one of"));
+  program.kernels[0].inputs = {0};
+  program.kernels[0].outputs = {-1};
+  EXPECT_THAT(MessageOf(VerifyLlo(program, 4, 8)), HasSubstr("kernel k: found output buffer -1"));
+}
+
 }  // namespace
 }  // namespace xlad::machine
