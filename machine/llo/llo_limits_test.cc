@@ -81,5 +81,12 @@ TEST(LloLimitsTest, NumbersMustNameSomething) {
   EXPECT_THAT(MessageOf(VerifyLlo(program, 4, 8)), HasSubstr("kernel k: found output buffer -1"));
 }
 
+TEST(LloLimitsTest, BuffersAreNotNamedLikeTheirLists) {
+  for (const char* const name : {"inputs", "outputs"}) {
+    EXPECT_THAT(MessageOf(ParseLlo(absl::StrCat("program p\nbuffer ", name, " f32 8\n")).status()),
+                AllOf(HasSubstr("line 2"), HasSubstr("other than inputs and outputs")));
+  }
+}
+
 }  // namespace
 }  // namespace xlad::machine

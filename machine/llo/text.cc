@@ -91,8 +91,12 @@ class Parser {
     return is_count ? absl::OkStatus() : Unexpected(text, "a number of at least 0 and less than 2^63");
   }
 
+  // Whether the word begins a list of a kernel's buffers.
+  static bool IsKeyword(absl::string_view word) { return word == "inputs" || word == "outputs"; }
+
   absl::Status Buffer(const std::vector<std::string>& words) {
     LloBuffer buffer{words[1]};
+    if (IsKeyword(buffer.name)) return Unexpected(buffer.name, "a buffer name other than inputs and outputs");
     bool is_known = false;
     for (int type = 0; type <= static_cast<int>(LloType::kOther); ++type) {
       if (ToString(static_cast<LloType>(type)) != words[2]) continue;
@@ -119,7 +123,7 @@ class Parser {
   absl::Status Buffers(const std::vector<std::string>& words, size_t begin, LloKernel* kernel) const {
     std::vector<int>* list = nullptr;
     for (size_t i = begin; i < words.size() && words[i] != "{"; ++i) {
-      if (words[i] == "inputs" || words[i] == "outputs") {
+      if (IsKeyword(words[i])) {
         list = words[i] == "inputs" ? &kernel->inputs : &kernel->outputs;
         continue;
       }

@@ -48,11 +48,12 @@ double OpsOfElement(const Instruction& instruction) {
 }  // namespace
 
 int LloLowering::NewBuffer(const std::string& wanted, LloType type, int64_t elements) {
-  std::string name = wanted;
-  for (char& c : name) {
+  std::string word = wanted;
+  for (char& c : word) {
     if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '_' && c != '-') c = '_';
   }
-  for (int i = 1; !names_.insert(name).second; ++i) name = absl::StrCat(wanted, ".", i, "_");
+  std::string name = word;
+  for (int i = 1; !names_.insert(name).second; ++i) name = absl::StrCat(word, ".", i, "_");
   result_.program.buffers.push_back({name, type, elements});
   result_.memory.emplace_back(static_cast<size_t>(elements * machine::BytesOf(type)), '\0');
   return static_cast<int>(result_.program.buffers.size()) - 1;

@@ -533,6 +533,23 @@ TEST(LowerToLloTest, TransposesReductionsAndMovesHaveNoMacroOperations) {
   }
 }
 
+// Interpret parses the text, where names are words, and `inputs` and `outputs` begin the lists of a kernel's buffers.
+TEST(LowerToLloTest, BuffersOfAnyNameHaveText) {
+  const auto random = SeededRandom(3);
+  const std::vector<Array> inputs = {RandomFloats({8, 128}, random.get()), RandomFloats({8, 128}, random.get())};
+  for (const auto& [first, second] : std::vector<std::pair<std::string, std::string>>{
+           {"inputs", "outputs"}, {"a_b", "a b"}, {"a,b", "a;b"}, {"{", "}"}}) {
+    const auto module = Read(
+        "HloModule m\nENTRY main {\n  x = f32[8,128] parameter(0)\n  y = f32[8,128] parameter(1)\n"
+        "  ROOT z = f32[8,128] subtract(x, y)\n}\n");
+    module->entry()->parameter(0)->set_name(first);
+    module->entry()->parameter(1)->set_name(second);
+    const auto run = Interpret(*module->entry(), inputs);
+    ASSERT_TRUE(run.ok()) << first << ", " << second << ": " << run.status();
+    EXPECT_EQ(DifferenceOf(run->results[0], Evaluated(*module, inputs)[0]), 0) << first;
+  }
+}
+
 TEST(LloListingTest, ListsKernelsWithTheirTimes) {
   const auto module = Read(R"(HloModule m
 less {

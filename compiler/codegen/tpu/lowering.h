@@ -86,7 +86,8 @@ class LloLowering {
   const machine::Chip& chip_;
   LoweredLlo result_;
   absl::flat_hash_map<const Instruction*, std::vector<int>> leaves_;
-  std::set<std::string> names_;
+  // The names of the buffers, and the words that have another meaning in the text of a program.
+  std::set<std::string> names_ = {"inputs", "outputs"};
   const Instruction* current_ = nullptr;  // The instruction whose kernels are being written.
 };
 
