@@ -195,7 +195,8 @@ class Reader {
     for (int shift = 0; shift < 70; shift += 7) {
       int byte = 0;
       XLAD_RETURN_IF_ERROR(Byte(256, &byte));
-      if (shift < 64) value |= static_cast<uint64_t>(byte & 127) << shift;
+      if (shift == 63 && (byte & 127) > 1) return Bad("a larger number", "at most 64 bits");
+      value |= static_cast<uint64_t>(byte & 127) << shift;
       if (byte < 128) return value;
     }
     return Bad("a longer number", "at most 10 bytes");

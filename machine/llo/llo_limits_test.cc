@@ -26,6 +26,7 @@ std::string KernelText(const std::string& items) {
                       "\n}\n");
 }
 
+// The registers are those after all iterations, and the store shows s0 in its error.
 TEST(LloLimitsTest, LoopsWithoutBundlesEnd) {
   const auto program = ParseLlo(KernelText(R"(
     loop s0 4611686018427387904 {
@@ -44,6 +45,7 @@ TEST(LloLimitsTest, LoopsWithoutBundlesEnd) {
   EXPECT_THAT(MessageOf(RunLlo(*program, no_macros, &memory)), HasSubstr("tile 4611686018427387903 of VMEM"));
 }
 
+// The number of bundles of 22 levels is the largest power of 5 that a double holds exactly, up to a factor of five.
 TEST(LloLimitsTest, NestedLoopsAreTimed) {
   const Chip chip = *BuiltInChip("v5e");
   const auto time_of = [&](int depth, int64_t trips) {
@@ -86,6 +88,22 @@ TEST(LloLimitsTest, BuffersAreNotNamedLikeTheirLists) {
     EXPECT_THAT(MessageOf(ParseLlo(absl::StrCat("program p\nbuffer ", name, " f32 8\n")).status()),
                 AllOf(HasSubstr("line 2"), HasSubstr("other than inputs and outputs")));
   }
+}
+
+TEST(LloLimitsTest, EncodedNumbersHave64Bits) {
+  // The program p has a buffer x, whose number of elements has 10 bytes of 7 bits each.
+  const auto decode = [](char tenth) {
+    return DecodeLlo(std::string("LLO1\1p\1\1x\0", 10) + std::string(9, '\xff') + std::string(1, tenth) +
+                     std::string(1, '\0'));
+  };
+  EXPECT_EQ(decode('\0')->buffers[0].elements, std::numeric_limits<int64_t>::max());
+  EXPECT_THAT(MessageOf(decode('\1').status()), HasSubstr("at most 63 bits"));
+  for (const char tenth : {'\2', '\3', '\x40', '\x7f'}) {
+    EXPECT_THAT(MessageOf(decode(tenth).status()), HasSubstr("found a larger number, expected at most 64 bits"));
+  }
+  auto program = ParseLlo(KernelText("{ smov s0, #-9223372036854775808 ; smov s1, #9223372036854775807 }"));
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_TRUE(*DecodeLlo(EncodeLlo(*program)) == *program);
 }
 
 }  // namespace
