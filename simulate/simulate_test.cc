@@ -181,6 +181,20 @@ add {
   EXPECT_NEAR(bound.step.stall_us - free.step.stall_us, free.step.ici_us, 0.1 * free.step.ici_us);
 }
 
+// A loop with collectives waits until the links are free. The cores, which have no other work, stall.
+TEST(Simulate, LoopsThatWaitForTheLinksStall) {
+  const std::string text = absl::StrReplaceAll(hlo::TestText("simulate/testdata/loop_after_collective.hlo"),
+                                               {{"ROWS", Sharding(R"({\"dp\"}, {})")}});
+  const StepTime step = PredictOn(PrepareText(text), SliceOf("v5e-16x1")).step;
+  double large = 0;
+  for (const CollectiveUse& use : step.collectives) large = std::max(large, use.us);
+  ASSERT_EQ(step.collectives.size(), 2u);
+  ASSERT_GT(large, 100);
+  EXPECT_GE(step.us, step.ici_us);
+  EXPECT_GE(step.stall_us, large);
+  EXPECT_LE(step.stall_us, step.ici_us * 1.0001);
+}
+
 TEST(Simulate, ThousandsOfChips) {
   const PreparedProgram program = PrepareText(Layers(R"("dp"=2240, "tp"=4)", 80, 2240 * 512, 8192));
   const Slice slice = SliceOf("v5p-16x20x28");

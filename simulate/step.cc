@@ -105,7 +105,9 @@ class StepSimulation {
       const Instruction& instruction = *s.instructions[index];
       // A loop or branch with collectives starts when the running collectives no longer use the links.
       if (Communicates(instruction)) {
+        const double ready = s.core;
         for (const double free : s.ici_free) s.core = std::max(s.core, free);
+        total_.stall_us += (s.core - ready) * trips;
       }
       XLAD_ASSIGN_OR_RETURN(const double us, CoreTime(instruction, s.core, trips, in_timeline));
       if (in_timeline && us > 0) total_.timeline.push_back({instruction.name(), Unit::kCore, s.core, us});
