@@ -164,6 +164,8 @@ TEST(SliceTest, ChipsFormTheMostEvenTorus) {
   EXPECT_EQ(name("v4", 8), "v4-2x2x2");
   EXPECT_EQ(name("v4", 12), "v4-2x2x3");
   EXPECT_EQ(name("v5p", 64), "v5p-4x4x4");
+  EXPECT_EQ(name("v4", 14), "v4-1x2x7");
+  EXPECT_EQ(name("v4", 108), "v4-3x6x6");  // Not 4 x 3 x 9, although 4 is closer to the cube root.
   EXPECT_FALSE(SliceOfChips(*machine::BuiltInChip("v4"), 0).ok());
   EXPECT_FALSE(SliceOfChips(*machine::BuiltInChip("v4"), kMaxChips + 1).ok());
 }

@@ -24,6 +24,21 @@ int TakeSlices(absl::string_view* name) {
   return slices;
 }
 
+// The sizes of `dimensions` dimensions of at least `least` chips each, in ascending order. Their product is `chips`,
+// the longest one is as short as possible, and then the shortest one as long as possible. Empty if there are none.
+std::vector<int> MostEvenSizes(int64_t chips, int dimensions, int64_t least) {
+  if (dimensions == 1) return {static_cast<int>(chips)};
+  std::vector<int> best;
+  for (int64_t size = least; std::pow(size, dimensions) <= static_cast<double>(chips); ++size) {
+    if (chips % size != 0) continue;
+    std::vector<int> sizes = MostEvenSizes(chips / size, dimensions - 1, size);
+    if (sizes.empty() || (!best.empty() && sizes.back() > best.back())) continue;
+    sizes.insert(sizes.begin(), static_cast<int>(size));
+    best = std::move(sizes);
+  }
+  return best;
+}
+
 }  // namespace
 
 int Slice::chips() const {
@@ -65,17 +80,7 @@ absl::StatusOr<Slice> SliceOfChips(const machine::Chip& chip, int64_t chips) {
   if (chips < 1 || chips > kMaxChips) {
     return absl::InvalidArgumentError(absl::StrCat("found a slice of ", chips, " chips, expected 1 to ", kMaxChips));
   }
-  Slice slice{"", chip, {}};
-  int64_t left = chips;
-  for (int dimensions = chip.ici_dimensions; dimensions > 0; --dimensions) {
-    // The largest divisor that is at most the geometric mean of this and the other dimensions.
-    int64_t size = 1;
-    for (int64_t divisor = 1; std::pow(divisor, dimensions) <= static_cast<double>(left); ++divisor) {
-      if (left % divisor == 0) size = divisor;
-    }
-    slice.grid.push_back(static_cast<int>(dimensions == 1 ? left : size));
-    left /= slice.grid.back();
-  }
+  Slice slice{"", chip, MostEvenSizes(chips, chip.ici_dimensions, 1)};
   slice.name = absl::StrCat(chip.name, "-", absl::StrJoin(slice.grid, "x"));
   return slice;
 }
