@@ -1,6 +1,7 @@
 // CompileToSteps: the passes, buffer assignment and step builder.
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "base/clock.h"
 #include "compiler/buffers/memory_limit.h"
@@ -20,11 +21,15 @@ auto Timed(const char* name, std::vector<PassTime>* times, const Work& work) {
   return result;
 }
 
-// One label for each device. Devices with equal boxes hold equal shards and have equal labels. If the number of boxes
-// is not that of the devices (there is none, or one for all devices), all labels are equal.
+// One label for each device. Devices with equal boxes hold equal shards and have equal labels. If there is no box, or
+// one box for all devices, all labels are equal. Any other number of boxes proves nothing, and all labels differ.
 std::vector<int> LabelsOf(const EntryValue& value, int64_t devices) {
   std::vector<int> labels(devices, 0);
-  if (value.boxes_size() != devices) return labels;
+  if (value.boxes_size() <= 1) return labels;
+  if (value.boxes_size() != devices) {
+    std::iota(labels.begin(), labels.end(), 0);
+    return labels;
+  }
   std::map<std::string, int> numbers;
   for (int d = 0; d < std::ssize(labels); ++d) {
     const std::string box = value.boxes(d).SerializeAsString();

@@ -237,6 +237,43 @@ ENTRY e {
   EXPECT_NE(custom.status().message().find("%c (custom-call)"), std::string::npos) << custom.status();
 }
 
+// The number of iterations is a parameter. Only if all devices hold the same value do all of them take part in the
+// collective of the loop. Two boxes for four devices do not say that.
+TEST(Compile, BoxesOfSomeDevicesDoNotProveThatConditionsAreEqual) {
+  const std::string text = R"(HloModule m, num_partitions=4
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+cond { p = (s32[], f32[4]) parameter(0) i = s32[] get-tuple-element(p), index=0 z = s32[] constant(0)
+  ROOT c = pred[] compare(i, z), direction=GT }
+body { p = (s32[], f32[4]) parameter(0) i = s32[] get-tuple-element(p), index=0 one = s32[] constant(1)
+  j = s32[] subtract(i, one) x = f32[4] get-tuple-element(p), index=1
+  y = f32[4] all-reduce(x), channel_id=1, replica_groups={{0,1,2,3}}, use_global_device_ids=true, to_apply=add
+  ROOT t = (s32[], f32[4]) tuple(j, y) }
+ENTRY e {
+  n = s32[] parameter(0)
+  x = f32[4] parameter(1)
+  t = (s32[], f32[4]) tuple(n, x)
+  w = (s32[], f32[4]) while(t), condition=cond, body=body
+  ROOT r = f32[4] get-tuple-element(w), index=1
+})";
+  const auto status_with = [&](const std::vector<int>& boxes) {
+    auto module = hlo::ParseText(text);
+    EXPECT_TRUE(module.ok()) << module.status();
+    CompileRequest request;
+    EntryValue* n = request.add_parameters();
+    for (const int lo : boxes) n->add_boxes()->add_lo(lo);
+    request.add_parameters();
+    return CompileToSteps(*std::move(module), request, {}).status();
+  };
+  EXPECT_TRUE(status_with({}).ok()) << status_with({});
+  EXPECT_TRUE(status_with({0}).ok());
+  EXPECT_TRUE(status_with({0, 0, 0, 0}).ok());
+  for (const std::vector<int>& boxes : {std::vector<int>{0, 0, 0, 1}, {0, 1}, {0, 0, 0}, {0, 0, 0, 0, 0}}) {
+    const absl::Status status = status_with(boxes);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << boxes.size() << " boxes";
+    EXPECT_NE(status.message().find("its condition may differ between devices 0 and "), std::string::npos) << status;
+  }
+}
+
 class ExampleCompiles : public testing::TestWithParam<const char*> {};
 
 TEST_P(ExampleCompiles, ToCode) {
