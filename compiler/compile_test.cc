@@ -274,6 +274,34 @@ ENTRY e {
   }
 }
 
+// The mesh of the request has two devices, although the module is for eight.
+TEST(Compile, PermutesInLoopsNameDevicesOfTheMesh) {
+  const std::string text = R"(HloModule m, num_partitions=8
+cond { p = (s32[], f32[4]) parameter(0) i = s32[] get-tuple-element(p), index=0 n = s32[] constant(300)
+  ROOT c = pred[] compare(i, n), direction=LT }
+body { p = (s32[], f32[4]) parameter(0) i = s32[] get-tuple-element(p), index=0 one = s32[] constant(1)
+  j = s32[] add(i, one) x = f32[4] get-tuple-element(p), index=1
+  y = f32[4] collective-permute(x), channel_id=1, source_target_pairs={{0,1},PAIR}
+  ROOT t = (s32[], f32[4]) tuple(j, y) }
+ENTRY e {
+  x = f32[4] parameter(0)
+  z = s32[] constant(0)
+  t = (s32[], f32[4]) tuple(z, x)
+  w = (s32[], f32[4]) while(t), condition=cond, body=body
+  ROOT r = f32[4] get-tuple-element(w), index=1
+})";
+  for (const char* const pair : {"{1,7}", "{7,0}"}) {
+    auto module = hlo::ParseText(absl::StrReplaceAll(text, {{"PAIR", pair}}));
+    ASSERT_TRUE(module.ok()) << module.status();
+    CompileRequest request;
+    request.add_mesh()->set_size(2);
+    const absl::Status status = CompileToSteps(*std::move(module), request, {}).status();
+    EXPECT_EQ(status, absl::InvalidArgumentError(
+                          absl::StrCat("check-uniform-conditions: %y (collective-permute): found pair ", pair,
+                                       ", expected devices from 0 to 1")));
+  }
+}
+
 class ExampleCompiles : public testing::TestWithParam<const char*> {};
 
 TEST_P(ExampleCompiles, ToCode) {

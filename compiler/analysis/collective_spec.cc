@@ -103,6 +103,15 @@ absl::StatusOr<std::vector<std::vector<int64_t>>> DeviceGroups(const Instruction
   return groups;
 }
 
+absl::Status CheckPairs(const Instruction& permute, int64_t devices) {
+  for (const auto& [source, target] : permute.attributes().source_target_pairs) {
+    if (source >= 0 && source < devices && target >= 0 && target < devices) continue;
+    return absl::InvalidArgumentError(absl::StrCat(Describe(permute), ": found pair {", source, ",", target,
+                                                   "}, expected devices from 0 to ", devices - 1));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<CollectiveSpec> MakeCollectiveSpec(const Instruction& instruction, int64_t devices) {
   CollectiveSpec spec;
   XLAD_ASSIGN_OR_RETURN(CollectiveSpec::Kind kind, KindOf(instruction));
@@ -122,11 +131,8 @@ absl::StatusOr<CollectiveSpec> MakeCollectiveSpec(const Instruction& instruction
     spec.add_counts(operand->shape().elements());
   }
   if (kind == CollectiveSpec::COLLECTIVE_PERMUTE) {
+    XLAD_RETURN_IF_ERROR(CheckPairs(instruction, devices));
     for (const auto& [source, target] : instruction.attributes().source_target_pairs) {
-      if (source < 0 || source >= devices || target < 0 || target >= devices) {
-        return absl::InvalidArgumentError(absl::StrCat(Describe(instruction), ": found pair {", source, ",", target,
-                                                       "}, expected devices from 0 to ", devices - 1));
-      }
       CollectiveSpec::Pair* pair = spec.add_pairs();
       pair->set_source(source);
       pair->set_target(target);

@@ -14,6 +14,9 @@ namespace xlad::compiler {
 // have different sizes.
 absl::StatusOr<std::vector<std::vector<int64_t>>> DeviceGroups(const Instruction& instruction, int64_t devices);
 
+// InvalidArgument if a pair of a collective permute has a device that is not in 0 to devices - 1.
+absl::Status CheckPairs(const Instruction& permute, int64_t devices);
+
 // The instruction must have the form that CanonicalizeCollectives produces. The spec's collective_id is the channel id,
 // or 0 if the instruction has none. Unimplemented if the runtime has no such collective or reduction, or if the
 // operands have different types. InvalidArgument if a pair of a collective permute has a device out of range. Other

@@ -248,6 +248,7 @@ class DivergenceAnalysis {
   absl::StatusOr<Labels> Exchange(const Instruction& at, const Labels& operand) {
     std::vector<std::vector<int>> keys(devices_);  // The operand labels that a device's result depends on.
     if (at.opcode() == Opcode::kCollectivePermute) {
+      XLAD_RETURN_IF_ERROR(CheckPairs(at, context_.devices));
       for (const auto& [source, target] : at.attributes().source_target_pairs) {
         keys[target] = {operand[source]};
       }
@@ -288,6 +289,7 @@ class DivergenceAnalysis {
           "all of these devices"));
     };
     if (collective.opcode() == Opcode::kCollectivePermute) {
+      XLAD_RETURN_IF_ERROR(CheckPairs(collective, context_.devices));
       for (const auto& [source, target] : collective.attributes().source_target_pairs) {
         XLAD_RETURN_IF_ERROR(require(source, target));
       }
