@@ -295,5 +295,47 @@ TEST(CheckAssignment, FindsOverwrittenValues) {
   EXPECT_EQ(found, wrong);
 }
 
+// A list of operations, such as the body of a loop, ends the collectives that it starts, and no others.
+TEST(CheckAssignment, ListsEndTheirOwnCollectives) {
+  const Compilation c = Compiled(R"(HloModule m
+cond { p = (s32[], f32[8]) parameter(0) i = s32[] get-tuple-element(p), index=0 n = s32[] constant(300)
+  ROOT c = pred[] compare(i, n), direction=LT }
+body { p = (s32[], f32[8]) parameter(0) i = s32[] get-tuple-element(p), index=0 one = s32[] constant(1)
+  j = s32[] add(i, one) x = f32[8] get-tuple-element(p), index=1 y = f32[8] cosine(x)
+  ROOT t = (s32[], f32[8]) tuple(j, y) }
+ENTRY e {
+  x = f32[8] parameter(0)
+  z = s32[] constant(0)
+  t = (s32[], f32[8]) tuple(z, x)
+  w = (s32[], f32[8]) while(t), condition=cond, body=body
+  ROOT r = f32[8] get-tuple-element(w), index=1
+})");
+  const auto is_loop = [](const LinearOp& op) { return op.kind == LinearOp::Kind::kWhile; };
+  const auto check = [&](int started_inside, int ended_inside, int ended_outside) {
+    LinearProgram program = c.program;
+    const auto loop = std::find_if(program.ops.begin(), program.ops.end(), is_loop);
+    EXPECT_NE(loop, program.ops.end());
+    const auto op = [&](LinearOp::Kind kind, int request) {
+      LinearOp made;
+      made.kind = kind;
+      made.instruction = loop->instruction;
+      made.request = request;
+      return made;
+    };
+    std::vector<LinearOp>& body = loop->bodies[0];
+    if (started_inside > 0) body.push_back(op(LinearOp::Kind::kCollective, started_inside));
+    if (ended_inside > 0) body.push_back(op(LinearOp::Kind::kCollectiveDone, ended_inside));
+    const LinearOp start = op(LinearOp::Kind::kCollective, 1), end = op(LinearOp::Kind::kCollectiveDone, 1);
+    if (ended_outside > 0) program.ops.insert(loop + 1, end);
+    program.ops.insert(std::find_if(program.ops.begin(), program.ops.end(), is_loop), start);
+    return std::string(CheckAssignment(program, c.assignment).message());
+  };
+  EXPECT_EQ(check(0, 0, 1), "");
+  EXPECT_EQ(check(2, 2, 1), "");
+  EXPECT_NE(check(0, 1, 0).find("found an end of the collective %w, which is not running"), std::string::npos);
+  EXPECT_NE(check(2, 1, 1).find("found an end of the collective %w, which is not running"), std::string::npos);
+  EXPECT_NE(check(2, 0, 1).find("found no end of the collective %w"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace xlad::compiler

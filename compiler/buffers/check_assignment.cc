@@ -47,9 +47,11 @@ class Checker {
   std::string Name(int v) const { return absl::StrCat("value ", v, " (%", program_.values[v].name, ")"); }
 
   absl::Status RunOps(const std::vector<LinearOp>& ops, Memory* memory) {
-    const size_t before = running_.size();
+    const size_t outer_first = std::exchange(first_, running_.size());
     for (const LinearOp& op : ops) XLAD_RETURN_IF_ERROR(RunOp(op, memory));
-    if (running_.size() == before) return absl::OkStatus();
+    const bool all_ended = running_.size() == first_;
+    first_ = outer_first;
+    if (all_ended) return absl::OkStatus();
     return absl::InternalError(absl::StrCat("found no end of the collective %", running_.back()->instruction->name(),
                                             ", expected one in the list of operations that starts it"));
   }
@@ -84,11 +86,12 @@ class Checker {
   }
 
   absl::Status EndCollective(const LinearOp& done) {
-    const auto found = std::find_if(running_.begin(), running_.end(),
+    const auto found = std::find_if(running_.begin() + static_cast<std::ptrdiff_t>(first_), running_.end(),
                                     [&](const LinearOp* op) { return op->request == done.request; });
     if (found == running_.end()) {
       return absl::InternalError(absl::StrCat("found the end of collective %", done.instruction->name(),
-                                              ", which is not running, expected its start earlier"));
+                                              ", which is not running, expected its start earlier in the same list of "
+                                              "operations"));
     }
     running_.erase(found);
     return absl::OkStatus();
@@ -241,6 +244,7 @@ class Checker {
   const BufferAssignment& assignment_;
   bool quiet_ = false;                    // If true, reads are not checked.
   std::vector<const LinearOp*> running_;  // Collectives that were started and have not ended.
+  size_t first_ = 0;                      // The first of `running_` that the current list of operations started.
   // The contents at the condition of each loop, from its last visit.
   absl::flat_hash_map<const LinearOp*, Memory> heads_;
 };
