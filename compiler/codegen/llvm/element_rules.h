@@ -15,6 +15,9 @@ const std::map<hlo::Opcode, ElementRule>& LoopRules();   // Opcodes with an inne
 Values SliceStarts(Elements& elements, const hlo::Instruction& instruction, int64_t first, const tensor::Dims& sizes,
                    const tensor::Dims& window);
 
+// The integer `value` of type `type` as i64, clamped to 0 to `limit`. An unsigned value of 2^63 or more is large.
+llvm::Value* ClampedIndex(Ir& ir, ElementType type, llvm::Value* value, int64_t limit);
+
 struct WindowPosition {
   llvm::Value* inside;  // Whether the base has an element at the index, instead of padding or a gap of a dilated base.
   Values index;

@@ -147,17 +147,6 @@ Values Constant(Elements& elements, const Instruction& constant, const Index& in
   return {LoadFrom(ir, ArrayView{global, array.shape()}, index)};
 }
 
-// A start index as i64, clamped so that the slice fits.
-llvm::Value* Start(Elements& elements, const Instruction* start, int64_t limit) {
-  Ir& ir = elements.ir();
-  llvm::Value* value = elements.EmitScalar(start);
-  const bool is_signed = tensor::IsSigned(start->shape().type());
-  value =
-      is_signed ? ir.b.CreateSExtOrTrunc(value, ir.b.getInt64Ty()) : ir.b.CreateZExtOrTrunc(value, ir.b.getInt64Ty());
-  if (is_signed) return ir.Clamp(value, 0, limit);
-  return ir.b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, value, ir.I64(limit));
-}
-
 Values DynamicSlice(Elements& elements, const Instruction& slice, const Index& index) {
   Ir& ir = elements.ir();
   const Values starts = SliceStarts(elements, slice, 1, SizesOf(*slice.operand(0)), SizesOf(slice));
@@ -227,24 +216,27 @@ Values DimensionSize(Elements& elements, const Instruction& instruction, const I
 
 }  // namespace
 
+llvm::Value* ClampedIndex(Ir& ir, ElementType type, llvm::Value* value, int64_t limit) {
+  if (tensor::IsSigned(type)) return ir.Clamp(ir.b.CreateSExtOrTrunc(value, ir.b.getInt64Ty()), 0, limit);
+  value = ir.b.CreateZExtOrTrunc(value, ir.b.getInt64Ty());
+  return ir.b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, value, ir.I64(limit));
+}
+
 Values SliceStarts(Elements& elements, const Instruction& instruction, int64_t first, const Dims& sizes,
                    const Dims& window) {
+  Ir& ir = elements.ir();
   Values starts;
   for (size_t d = 0; d < sizes.size(); ++d) {
     const int64_t limit = sizes[d] - window[d];
     const bool one_array = instruction.operand_count() == first + 1 && instruction.operand(first)->shape().ndim() == 1;
     if (limit == 0) {
-      starts.push_back(elements.ir().I64(0));
-    } else if (one_array) {
-      const Instruction* start = instruction.operand(first);
-      Ir& ir = elements.ir();
-      llvm::Value* value = elements.Emit(start, Index::Of({ir.I64(static_cast<int64_t>(d))}));
-      value = tensor::IsSigned(start->shape().type()) ? ir.b.CreateSExtOrTrunc(value, ir.b.getInt64Ty())
-                                                      : ir.b.CreateZExtOrTrunc(value, ir.b.getInt64Ty());
-      starts.push_back(ir.Clamp(value, 0, limit));
-    } else {
-      starts.push_back(Start(elements, instruction.operand(first + static_cast<int64_t>(d)), limit));
+      starts.push_back(ir.I64(0));
+      continue;
     }
+    const Instruction* start = instruction.operand(one_array ? first : first + static_cast<int64_t>(d));
+    llvm::Value* value = one_array ? elements.Emit(start, Index::Of({ir.I64(static_cast<int64_t>(d))}))
+                                   : elements.EmitScalar(start);
+    starts.push_back(ClampedIndex(ir, start->shape().type(), value, limit));
   }
   return starts;
 }

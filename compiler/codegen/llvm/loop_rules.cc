@@ -176,12 +176,7 @@ Values Gather(Elements& elements, const Instruction& gather, const Index& index)
   for (size_t i = 0; i < n.start_index_map.size(); ++i) {
     const size_t d = n.start_index_map[i];
     llvm::Value* start = IndexComponent(elements, indices, n.index_vector_dim, batch, static_cast<int64_t>(i));
-    const int64_t limit = operand->shape().dims()[d] - slices[d];
-    if (tensor::IsSigned(indices->shape().type())) {
-      at[d] = ir.Clamp(start, 0, limit);
-    } else {
-      at[d] = ir.b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, start, ir.I64(limit));
-    }
+    at[d] = ClampedIndex(ir, indices->shape().type(), start, operand->shape().dims()[d] - slices[d]);
   }
   for (size_t i = 0; i < n.operand_batching_dims.size(); ++i) {
     int64_t position = n.start_indices_batching_dims[i];

@@ -28,10 +28,7 @@ class Groups {
         limit_(dot.operand(0)->shape().dim(dot.attributes().ragged_dims[0])) {}
 
   llvm::Value* Size(llvm::Value* group) {
-    llvm::Value* size = elements_.Emit(sizes_, Index::Of({group}));
-    size = tensor::IsSigned(sizes_->shape().type()) ? ir_.b.CreateSExtOrTrunc(size, ir_.b.getInt64Ty())
-                                                    : ir_.b.CreateZExtOrTrunc(size, ir_.b.getInt64Ty());
-    return ir_.Clamp(size, 0, limit_);
+    return ClampedIndex(ir_, sizes_->shape().type(), elements_.Emit(sizes_, Index::Of({group})), limit_);
   }
   // Emits a loop over groups that calls `visit` with (group, first position, size).
   void ForEach(const std::function<void(llvm::Value*, llvm::Value*, llvm::Value*)>& visit) {
