@@ -64,10 +64,15 @@ Pairs FusionPairs(const Instruction& fusion) {
   }
   const std::vector<bool> same_index = ReadAtSameIndex(fused, roots);
   Pairs pairs;
-  for (int r = 0; r < std::ssize(roots); ++r) {
+  int64_t result_leaf = 0;
+  for (const Instruction* root : roots) {
+    int64_t operand_leaf = 0;
     for (int k = 0; k < fusion.operand_count(); ++k) {
-      if (same_index[k] && SameBytes(roots[r]->shape(), fusion.operand(k)->shape())) pairs.emplace_back(r, k);
+      const Shape& shape = fusion.operand(k)->shape();
+      if (same_index[k] && SameBytes(root->shape(), shape)) pairs.emplace_back(result_leaf, operand_leaf);
+      operand_leaf += CountLeaves(shape);
     }
+    result_leaf += CountLeaves(root->shape());
   }
   return pairs;
 }
