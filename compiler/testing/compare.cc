@@ -29,12 +29,15 @@ Parts Number(const Array& array, size_t i) {
   }
 }
 
+// The largest difference that is allowed, if `error` is positive.
+double Tolerance(const Exactness& exactness) { return 4 * exactness.error; }
+
 bool Agree(double a, double b, const Exactness& exactness) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
   if (a == b) {
     return exactness.error > 0 || exactness.agreement == Agreement::kMagnitudes || std::signbit(a) == std::signbit(b);
   }
-  return std::abs(a - b) <= 4 * exactness.error;
+  return std::abs(a - b) <= Tolerance(exactness);
 }
 
 std::string Describe(const Array& array, size_t i, bool is_number) {
@@ -75,7 +78,7 @@ absl::Status CompareArrays(const Array& found, const Array& expected, const Exac
       const Parts a = Number(found, i), b = Number(expected, i);
       if (Agree(a[0], b[0], exactness) && Agree(a[1], b[1], exactness)) continue;
     }
-    const std::string within = exactness.error > 0 ? absl::StrCat(" within ", 4 * exactness.error) : "";
+    const std::string within = exactness.error > 0 ? absl::StrCat(" within ", Tolerance(exactness)) : "";
     return absl::InternalError(absl::StrCat("element ", i, " of ", found.shape().ToString(), ": found ",
                                             Describe(found, i, is_number), ", expected ",
                                             Describe(expected, i, is_number), within));
