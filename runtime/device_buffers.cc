@@ -96,8 +96,10 @@ void FindLargest(const google::protobuf::Message& message, int allocation, const
 std::string DescribeNeed(const Executable& executable, int allocation) {
   int64_t before = 0, all = 0;
   for (int a = 0; a < executable.allocations_size(); ++a) {
-    if (a < allocation) before += executable.allocations(a).bytes();
-    all += executable.allocations(a).bytes();
+    const Allocation& other = executable.allocations(a);
+    // Memory is allocated in this order, but that of constants before.
+    if (a < allocation || other.kind() == Allocation::CONSTANT) before += other.bytes();
+    all += other.bytes();
   }
   LargestBuffer largest;
   for (int s = 0; s < executable.steps_size(); ++s) {
@@ -111,8 +113,8 @@ std::string DescribeNeed(const Executable& executable, int allocation) {
       "out of memory: cannot allocate ", bytes, " bytes",
       largest.instruction.empty()
           ? ""
-          : absl::StrCat(" for ", largest.instruction, line, ", step ", largest.step, " of ", executable.steps_size(),
-                         " of the program, whose buffer has ", largest.bytes, " of these bytes"),
+          : absl::StrCat("; the largest buffer has ", largest.bytes, " bytes and is that of ", largest.instruction,
+                         line, ", step ", largest.step, " of the program's ", executable.steps_size()),
       "; the program needs ", all, " bytes per device, of which ", before, " are allocated",
       "; use a smaller batch, more devices, or workers with more memory");
 }
@@ -126,6 +128,7 @@ absl::StatusOr<FeedPlan> PlanFeeds(const Executable& executable, const JobSpec& 
   plan.block_from.resize(n);
   std::iota(plan.block_from.begin(), plan.block_from.end(), 0);
   std::vector<bool> takes(n), is_taken(n), is_fed(spec.parameters_size());
+  std::vector<std::string> places;  // The result of each copy.
   for (int r = 0; r < spec.results_size(); ++r) {
     const int64_t p = spec.results(r).feeds();
     if (spec.results(r).kind() != JobSpec::Result::STATE || p < 0) continue;
@@ -146,19 +149,21 @@ absl::StatusOr<FeedPlan> PlanFeeds(const Executable& executable, const JobSpec& 
                           !takes[to.allocation] && !is_taken[from.allocation] && from.allocation != to.allocation;
     if (!can_swap) {
       plan.copies.push_back({from, to});
+      places.push_back(place);
       continue;
     }
     takes[to.allocation] = is_taken[from.allocation] = true;
     plan.block_from[to.allocation] = from.allocation;
   }
   CloseChains(&plan.block_from, is_taken, takes);
-  for (const FeedPlan::Copy& copy : plan.copies) {
-    if (plan.block_from[copy.from.allocation] != copy.from.allocation ||
-        plan.block_from[copy.to.allocation] != copy.to.allocation) {
-      return absl::UnimplementedError(
-          "found two results in one allocation, of which one must be copied to its parameter and the other exchanged "
-          "with its parameter; expected them in different allocations");
-    }
+  for (size_t c = 0; c < plan.copies.size(); ++c) {
+    const int from = plan.copies[c].from.allocation, to = plan.copies[c].to.allocation;
+    const bool moves_from = plan.block_from[from] != from;
+    if (!moves_from && plan.block_from[to] == to) continue;
+    return absl::UnimplementedError(
+        absl::StrCat(places[c], ": found that it must be copied to its parameter, but that allocation ",
+                     moves_from ? from : to, ", which contains the ", moves_from ? "result" : "parameter",
+                     ", is exchanged with another one, expected results and parameters that do not share memory"));
   }
   for (int p = 0; p < spec.parameters_size(); ++p) {
     if (spec.parameters(p).kind() != JobSpec::Parameter::STATE || is_fed[p]) continue;

@@ -61,6 +61,9 @@ TEST(DeviceBuffers, OutOfMemoryErrorsNameTheLargestBuffer) {
   Entry entry = MakeEntry(2, {0}, {0});
   constexpr int64_t kTooMuch = int64_t{1} << 60;
   const int arena = AddAllocation(&entry.executable, Allocation::TEMPORARY, kTooMuch);
+  // The constant is allocated before the arena, although it comes after it.
+  const int constant = AddAllocation(&entry.executable, Allocation::CONSTANT, 16);
+  entry.executable.mutable_allocations(constant)->set_blob(std::string(16, '\0'));
   Step step = KernelOn(entry.executable, "sort.3", {0, 1});
   SetSlice(step.mutable_kernel()->add_buffers(), arena, 64, kTooMuch - 64);
   *entry.executable.add_steps() = KernelOn(entry.executable, "add.1", {0, 1});
@@ -74,8 +77,9 @@ TEST(DeviceBuffers, OutOfMemoryErrorsNameTheLargestBuffer) {
   const auto made = DeviceBuffers::Allocate(device.get(), stream.get(), entry.executable, plan, constants.addresses);
   EXPECT_EQ(made.status().code(), absl::StatusCode::kResourceExhausted);
   for (const std::string& words :
-       {absl::StrCat("for sort.3 (train.py:31), step 2 of 2 of the program, whose buffer has ", kTooMuch - 64),
-        absl::StrCat("needs ", kTooMuch + 8), std::string("of which 8 are allocated")}) {
+       {absl::StrCat("cannot allocate ", kTooMuch, " bytes, the largest buffer in which has ", kTooMuch - 64,
+                     " bytes and is that of sort.3 (train.py:31), step 2 of the program's 2; the program"),
+        absl::StrCat("needs ", kTooMuch + 8 + 16), std::string("of which 24 are allocated")}) {
     EXPECT_THAT(std::string(made.status().message()), HasSubstr(words));
   }
 }
@@ -145,6 +149,25 @@ TEST(DeviceBuffers, ResultsThatArePartsOfAnAllocationAreCopied) {
   SetSlice(entry.executable.mutable_results(0)->mutable_buffer(), both, 0, 4);
   SetSlice(entry.executable.mutable_results(1)->mutable_buffer(), both, 4, 4);
   CheckFeeds(entry);
+}
+
+// A copied result or its parameter shares memory with a result that is exchanged with its parameter.
+TEST(DeviceBuffers, RefusesCopiesFromAndToExchangedMemory) {
+  const auto message = [](Entry entry) {
+    for (int r = 0; r < entry.spec.results_size(); ++r) entry.spec.mutable_results(r)->set_name(absl::StrCat("r", r));
+    const absl::Status status = PlanFeeds(entry.executable, entry.spec).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
+    return std::string(status.message());
+  };
+  Entry from = MakeEntry(2, {0, 1}, {-1, -1});
+  *from.executable.mutable_results(1)->mutable_buffer() = from.executable.results(0).buffer();
+  EXPECT_THAT(message(from), HasSubstr("result 1 (\"r1\"): found that it must be copied to its parameter, but that "
+                                       "allocation 2, which contains the result, is exchanged"));
+  Entry to = MakeEntry(2, {0, 1}, {1, -1});
+  const int large = AddAllocation(&to.executable, Allocation::RESULT, 8);
+  SetSlice(to.executable.mutable_results(1)->mutable_buffer(), large, 4, 4);
+  EXPECT_THAT(message(to), HasSubstr("result 1 (\"r1\"): found that it must be copied to its parameter, but that "
+                                     "allocation 1, which contains the parameter, is exchanged"));
 }
 
 TEST(DeviceBuffers, RefusesEntriesThatDoNotMatch) {

@@ -88,12 +88,9 @@ absl::Status CompareArrays(const Array& found, const Array& expected, const Exac
 
 absl::Status CompareResults(const std::vector<Array>& found, const std::vector<Array>& expected,
                             const std::vector<Exactness>& exactness) {
-  if (found.size() != expected.size()) {
-    return absl::InternalError(absl::StrCat("found ", found.size(), " results, expected ", expected.size()));
-  }
-  if (found.size() != exactness.size()) {
-    return absl::InternalError(absl::StrCat("found ", exactness.size(), " requirements (Exactness) for ", found.size(),
-                                            " results, expected one for each result"));
+  if (found.size() != expected.size() || found.size() != exactness.size()) {
+    return absl::InternalError(absl::StrCat("found ", found.size(), " results, expected ", expected.size(), ", with ",
+                                            exactness.size(), " tolerances, expected one for each"));
   }
   for (size_t r = 0; r < found.size(); ++r) {
     const absl::Status status = CompareArrays(found[r], expected[r], exactness[r]);

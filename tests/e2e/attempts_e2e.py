@@ -222,8 +222,8 @@ class Attempts(unittest.TestCase):
             large = job_directory(made.where / "large", LARGE, (16384,))
             job_id = made.submit(large, "--attempts", "1")
             job = wait_for(lambda: (j := made.job(job_id))["state"] == "FAILED" and j, "the job's end")
-            self.assertRegex(job["reason"], r"for (x|sort)[^,]*, step \d+ of \d+ of the program, whose "
-                                            rf"buffer has {4 * 16384**2} of these bytes")
+            self.assertRegex(job["reason"], rf"the largest buffer has {4 * 16384**2} bytes and is that of "
+                                            r"(x|sort)[^,]*, step \d+ of the program's \d+;")
             self.assertRegex(job["reason"], r"the program needs \d+ bytes per device")
             job_id = made.submit(JOB, "--steps", "20")
             wait_for(lambda: made.job(job_id)["state"] == "SUCCEEDED", "the next job")
