@@ -92,8 +92,7 @@ bool TaskGate::CheckpointAt(int64_t step) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (begun_ > step) return false;
   // Checkpoints before the slowest device's step have been saved.
-  const int64_t slowest = *std::min_element(finished_.begin(), finished_.end());
-  checkpoints_.erase(checkpoints_.begin(), checkpoints_.lower_bound(slowest));
+  checkpoints_.erase(checkpoints_.begin(), checkpoints_.lower_bound(FinishedByAll()));
   checkpoints_.insert(step);
   changed_.notify_all();
   return true;
@@ -117,7 +116,12 @@ void TaskGate::End() {
 
 int64_t TaskGate::finished_steps() const {
   std::lock_guard<std::mutex> lock(mutex_);
-  return *std::min_element(finished_.begin(), finished_.end());
+  return FinishedByAll();
+}
+
+int64_t TaskGate::FinishedByAll() const {
+  const auto slowest = std::min_element(finished_.begin(), finished_.end());
+  return slowest == finished_.end() ? options_.first_step : *slowest;
 }
 
 int64_t TaskGate::begun_steps() const {

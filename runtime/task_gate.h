@@ -86,6 +86,7 @@ class TaskGate {
  private:
   bool SavesAt(int64_t step) const;
   bool IsFinal(int64_t step) const;
+  int64_t FinishedByAll() const;  // The first step if the task has no devices.
 
   const Options options_;
   mutable std::mutex mutex_;

@@ -26,6 +26,14 @@ TEST(TaskGate, RunsUnderALeaseUntilTheEnd) {
   EXPECT_EQ(gate.Begin(0, 8), Decision::kDone);
 }
 
+// A task without devices fails, and the error has the number of its steps.
+TEST(TaskGate, CountsNoStepsWithoutDevices) {
+  TaskGate gate({.first_step = 5, .end_step = 8}, 0);
+  EXPECT_EQ(gate.finished_steps(), 5);
+  EXPECT_TRUE(gate.CheckpointAt(6));
+  EXPECT_EQ(gate.begun_steps(), 5);
+}
+
 TEST(TaskGate, WaitsForTheLease) {
   TaskGate gate({.end_step = 10}, 1);
   std::atomic<int> done = 0;
