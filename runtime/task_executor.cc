@@ -260,7 +260,8 @@ void TaskExecutor::CheckpointIsCommitted(int64_t step) {
 
 void TaskExecutor::ReplaceCode(const std::string& executable_digest) {
   const std::lock_guard lock(replacing_mutex_);
-  const bool is_ready = ready_devices_ == static_cast<int>(devices_.size());
+  // A task without devices is never ready: it fails, and loads no executable.
+  const bool is_ready = !devices_.empty() && ready_devices_ == static_cast<int>(devices_.size());
   if (!may_replace_ || !is_ready || executable_digest == launch_.executable_digest()) return;
   may_replace_ = false;
   if (replacing_.joinable()) replacing_.join();  // An earlier attempt failed; its thread is ending.

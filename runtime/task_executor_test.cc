@@ -113,6 +113,18 @@ TEST(TaskExecutor, AnAbortReachesEveryWorkerWithItsReason) {
   }
 }
 
+// Not even if the request comes before the task has failed. Whether it does is a race, so there are many tasks.
+TEST(TaskExecutor, ATaskWithoutDevicesFailsAndReplacesNoCode) {
+  for (int i = 0; i < 100; ++i) {
+    TaskCluster cluster(std::vector<std::vector<int>>(1));
+    cluster.store.Put("new", MakeExecutable().SerializeAsString());
+    cluster.tasks[0]->ReplaceCode("new");
+    cluster.listeners[0]->WaitForEnd();
+    EXPECT_FALSE(cluster.listeners[0]->finished);
+    EXPECT_THAT(std::string(cluster.listeners[0]->failure.status.message()), HasSubstr("a task without devices"));
+  }
+}
+
 TEST(TaskExecutor, AMissingPeerIsAnErrorThatNamesWhatWaits) {
   ManualClock clock;
   TaskCluster cluster({{0, 1}, {2, 3}}, MakeExecutable(), MakeSpec(), &clock);
