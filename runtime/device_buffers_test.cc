@@ -77,7 +77,7 @@ TEST(DeviceBuffers, OutOfMemoryErrorsNameTheLargestBuffer) {
   const auto made = DeviceBuffers::Allocate(device.get(), stream.get(), entry.executable, plan, constants.addresses);
   EXPECT_EQ(made.status().code(), absl::StatusCode::kResourceExhausted);
   for (const std::string& words :
-       {absl::StrCat("cannot allocate ", kTooMuch, " bytes, the largest buffer in which has ", kTooMuch - 64,
+       {absl::StrCat("cannot allocate ", kTooMuch, " bytes; the largest buffer has ", kTooMuch - 64,
                      " bytes and is that of sort.3 (train.py:31), step 2 of the program's 2; the program"),
         absl::StrCat("needs ", kTooMuch + 8 + 16), std::string("of which 24 are allocated")}) {
     EXPECT_THAT(std::string(made.status().message()), HasSubstr(words));

@@ -35,8 +35,10 @@ absl::Status StagedCommunicator::Wait(int64_t number) {
   if (ops_.host_can_access()) return inner_->Wait(number);
   const auto found = started_.find(number);
   if (found == started_.end()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "found collective start ", number, ", expected the number of a Start that has not been waited for"));
+    const bool was_started = number >= 1 && number <= count_;
+    return absl::InvalidArgumentError(absl::StrCat("found collective start ", number, ", which has ",
+                                                   was_started ? "been waited for" : "not been made",
+                                                   ", expected one that still runs"));
   }
   XLAD_RETURN_IF_ERROR(inner_->Wait(found->second.inner));
   Staging staging = std::move(found->second);
@@ -82,7 +84,10 @@ absl::StatusOr<StagedCommunicator::Staging> StagedCommunicator::CopyIn(const Col
   };
   for (size_t i = 0; i < launch.inputs.size(); ++i) {
     const absl::Span<std::byte> staged = take(input_counts[i] * width);
-    XLAD_RETURN_IF_ERROR(ops_.CopyToHost(staged, launch.inputs[i]));
+    if (const absl::Status status = ops_.CopyToHost(staged, launch.inputs[i]); !status.ok()) {
+      ops_.Synchronize().IgnoreError();  // The copies of earlier operands write to the memory, which is freed.
+      return status;
+    }
     staging.inputs.push_back(staged.data());
   }
   const bool writes_outputs = WritesOutputs(spec, rank);

@@ -39,6 +39,7 @@ class FakeDevice final : public DeviceOps {
   }
   absl::Status CopyToHost(absl::Span<std::byte> to, const void* from) override {
     CheckInside(from, to.size());
+    if (copies_to_host-- == 0) return absl::InternalError("the copy was refused");
     pending_.push_back([=, this] { std::memcpy(to.data(), OnHost(from), to.size()); });
     return absl::OkStatus();
   }
@@ -60,6 +61,9 @@ class FakeDevice final : public DeviceOps {
   std::vector<float> memory = std::vector<float>(256);
   absl::Status error;
   int synchronized = 0;
+  int copies_to_host = -1;  // The number of copies until one fails; negative if none fails.
+
+  size_t pending() const { return pending_.size(); }
 
  private:
   void CheckInside(const void* address, size_t bytes) const {
@@ -175,6 +179,31 @@ TEST(StagedCommunicator, StartedCollectivesHaveBuffersOfTheirOwn) {
   EXPECT_EQ(staged.device.memory[128 + 32], 64 + 200);
   EXPECT_EQ(staged.device.memory[192], 32 + 100);
   EXPECT_FALSE(staged.communicator->Wait(*first).ok());
+}
+
+TEST(StagedCommunicator, OnlyRunningCollectivesAreWaitedFor) {
+  Staged staged;
+  const std::vector<const std::byte*> from{staged.device.At(0), staged.device.At(64)};
+  const std::vector<std::byte*> to{staged.device.At(128), staged.device.At(192)};
+  const auto started = staged.communicator->Start({0, from, to, 7, 11});
+  ASSERT_TRUE(started.ok()) << started.status();
+  const auto message = [&](int64_t number) { return std::string(staged.communicator->Wait(number).message()); };
+  for (const int64_t number : {int64_t{-1}, int64_t{0}, *started + 1}) {
+    EXPECT_THAT(message(number), HasSubstr(absl::StrCat("collective start ", number, ", which has not been made")));
+  }
+  EXPECT_EQ(message(*started), "");
+  EXPECT_THAT(message(*started), HasSubstr("which has been waited for"));
+}
+
+// The copy of the first operand writes to memory that is freed if the copy of the second one fails.
+TEST(StagedCommunicator, NoCopyRunsAfterALaunchThatFails) {
+  Staged staged;
+  staged.device.copies_to_host = 1;
+  EXPECT_EQ(staged.Launch(0, {0, 64}, {128, 192}), absl::InternalError("the copy was refused"));
+  EXPECT_EQ(staged.device.pending(), 0u);
+  ASSERT_TRUE(staged.device.Synchronize().ok());
+  ASSERT_TRUE(staged.Launch(0, {0, 64}, {128, 192}).ok());
+  EXPECT_EQ(staged.device.memory[128], 100);
 }
 
 // The output is larger than the input, so the operation is not in place although both begin at the same address.
