@@ -19,7 +19,8 @@ class DotPrinter {
     for (auto it = module_.computations().rbegin(); it != module_.computations().rend(); ++it) {
       if (!clusters_.contains(it->get())) AddCluster(**it, 1);
     }
-    absl::StrAppend(&out_, calls_, "}\n");
+    for (const Instruction* const caller : callers_) AddCalls(*caller);
+    absl::StrAppend(&out_, "}\n");
     return std::move(out_);
   }
 
@@ -57,7 +58,7 @@ class DotPrinter {
       }
     }
     absl::StrAppend(&out_, indent, "}\n");
-    for (const Instruction* const caller : callers) AddCalls(*caller);
+    callers_.insert(callers_.end(), callers.begin(), callers.end());
   }
 
   void AddNode(const Instruction& instruction, const std::string& indent) {
@@ -78,19 +79,20 @@ class DotPrinter {
     }
   }
 
-  // The edges of calls are printed last, because a node belongs to the cluster that mentions it first.
+  // Called last, because all clusters must be known, and a node belongs to the cluster that mentions it first.
   void AddCalls(const Instruction& caller) {
     for (const Computation* const called : caller.called()) {
       const auto found = clusters_.find(called);
       if (found == clusters_.end()) continue;
-      absl::StrAppend(&calls_, "  n", nodes_.at(&caller), " -> n", found->second.anchor,
+      absl::StrAppend(&out_, "  n", nodes_.at(&caller), " -> n", found->second.anchor,
                       " [style=dashed, constraint=false, lhead=cluster_", found->second.number,
                       ", label=\"calls\"];\n");
     }
   }
 
   const Module& module_;
-  std::string out_, calls_;
+  std::string out_;
+  std::vector<const Instruction*> callers_;  // The drawn instructions that call computations.
   absl::flat_hash_map<const Computation*, Cluster> clusters_;
   absl::flat_hash_map<const Instruction*, int> nodes_;
   int next_node_ = 0;

@@ -63,6 +63,21 @@ TEST(Graph, DotHasAClusterForEachComputation) {
   EXPECT_EQ(std::count(dot.begin(), dot.end(), '{'), std::count(dot.begin(), dot.end(), '}'));
 }
 
+// Computations that are called below the 40th level are drawn outside of their callers, and have edges as well.
+TEST(Graph, DotHasAnEdgeForEachCall) {
+  constexpr int kDepth = 100;
+  std::string text = "HloModule deep\nc0 { p = f32[] parameter(0) ROOT r = f32[] negate(p) }\n";
+  for (int i = 1; i < kDepth; ++i) {
+    absl::StrAppend(&text, "c", i, " { p = f32[] parameter(0) ROOT r = f32[] call(p), to_apply=c", i - 1, " }\n");
+  }
+  absl::StrAppend(&text, "ENTRY main { x = f32[] parameter(0) ROOT y = f32[] call(x), to_apply=c", kDepth - 1, " }");
+  const std::string dot = PrintDot(*ParseProgram(text));
+  int edges = 0;
+  const std::string label = "label=\"calls\"";
+  for (size_t at = dot.find(label); at != std::string::npos; at = dot.find(label, at + 1)) ++edges;
+  EXPECT_EQ(edges, kDepth);
+}
+
 TEST(Graph, HtmlFoldsAndLinks) {
   const std::string html = PrintHtml(*ParseProgram(kLoop));
   ExpectBalanced(html);
