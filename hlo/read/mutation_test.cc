@@ -1,4 +1,5 @@
 // Damaged programs: random edits never cause a crash, and a program that still parses survives a round trip.
+#include <algorithm>
 #include <random>
 
 #include "gtest/gtest.h"
@@ -16,14 +17,17 @@ constexpr absl::string_view kTokens[] = {
     "HloModule", "f32[", "f32[1000000000]{0}", "f32[36893488147419103232]", "99999999999999999999", "-1", "nan(0x",
     "parameter(1000000000)", "constant({...})", "devices=[1048576,1048576]<=[1099511627776]",
     "mesh['a'=9223372036854775807]",
-    "metadata={", "sharding={{{{", "token[]", "(((((((((", "1e999", "\0\xff", "dimensions={", "\n", "to_apply={"};
+    "metadata={", "sharding={{{{", "token[]", "(((((((((", "1e999", absl::string_view("\0\xff", 2), "dimensions={",
+    "\n", "to_apply={"};
+
+static_assert(std::none_of(std::begin(kTokens), std::end(kTokens), [](auto token) { return token.empty(); }));
 
 using Rng = std::mt19937_64;
 
 size_t Below(Rng& rng, size_t n) { return n == 0 ? 0 : std::uniform_int_distribution<size_t>(0, n - 1)(rng); }
 
-// Applies up to four edits. An edit changes a byte, inserts a token (in a proto, a repeated byte), removes or
-// duplicates a piece, truncates, or does nothing.
+// Applies one to four edits: changes a byte or a bit, inserts a token (into text) or a repeated byte (into a proto),
+// removes a piece, duplicates a piece, or, rarely, truncates.
 std::string Mutate(const std::string& program, Rng& rng, bool text) {
   std::string mutant = program;
   for (size_t edit = 0, edits = 1 + Below(rng, 4); edit < edits && !mutant.empty(); ++edit) {
