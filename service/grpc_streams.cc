@@ -197,7 +197,8 @@ class Followers::Stream final : public grpc::ServerGenericBidiReactor {
   Stream(Followers* owner, Open open) : owner_(owner), open_(std::move(open)) { StartRead(&request_); }
 
   void OnReadDone(bool ok) override {
-    state_ = ok ? State::kOpening : State::kGone;
+    State reading = State::kReading;  // Or kGone, if the stream was cancelled while the request was read.
+    state_.compare_exchange_strong(reading, ok ? State::kOpening : State::kGone);
     owner_->Wake(this);
   }
   void OnWriteDone(bool ok) override {
