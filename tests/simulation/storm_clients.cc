@@ -355,6 +355,7 @@ void StormClients::CheckJobs() {
     progress_.clear();
     idle_since_ns_.clear();
     dead_since_ns_.clear();
+    for (const auto& client : clients_) client->silent_since_ns = -1;
   }
   if (storm_->is_responsive()) {
     CheckAttempts();
