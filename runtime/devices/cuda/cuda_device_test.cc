@@ -3,6 +3,7 @@
 #include <map>
 
 #include "runtime/devices/cuda/cuda_device_fixture.h"
+#include "runtime/devices/cuda/cuda_module.h"
 #include "runtime/devices/cuda/gpu.h"
 
 namespace xlad::runtime {
@@ -87,10 +88,21 @@ TEST_F(CudaDeviceTest, PtxThatDoesNotLoad) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Message(status),
               AllOf(HasSubstr("the driver cannot load the PTX of 'job'"), HasSubstr("CUDA_ERROR_INVALID_PTX (218)"),
-                    HasSubstr("its log: line 7: "), HasSubstr("add.q7")));
+                    HasSubstr("the log of the driver: line 7: "), HasSubstr("add.q7")));
   Configure("fail=cuModuleLoadDataEx:222");
   EXPECT_THAT(Message(device->Load(MakeExecutable(Kernel("k", ""))).status()),
               HasSubstr("install a later version of NVIDIA's driver"));
+}
+
+TEST_F(CudaDeviceTest, KernelsThatAModuleDoesNotHave) {
+  const auto gpu = cuda::Gpu::Open(*cuda::LoadDriver(kDouble), 0);
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  const auto module = cuda::CudaModule::Load(*gpu, Kernel("k", ""), "job");
+  ASSERT_TRUE(module.ok()) << module.status();
+  EXPECT_TRUE((*module)->Find("k").ok());
+  const absl::Status status = (*module)->Find("gone").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Message(status), absl::StrCat("cuda: ", (*gpu)->name(), ": the code of 'job' has no kernel 'gone'"));
 }
 
 TEST_F(CudaDeviceTest, PtxWithoutTheSizeOfBlocks) {

@@ -16,13 +16,13 @@ absl::StatusOr<std::unique_ptr<CudaModule>> CudaModule::Load(std::shared_ptr<con
   ModuleHandle module = nullptr;
   const Result loaded =
       gpu->driver().cuModuleLoadDataEx(&module, ptx.c_str(), options.size(), options.data(), values.data());
-  if (loaded == kSuccess) return std::unique_ptr<CudaModule>(new CudaModule(std::move(gpu), module));
+  if (loaded == kSuccess) return std::unique_ptr<CudaModule>(new CudaModule(std::move(gpu), name, module));
   if (loaded == kOutOfMemory) return gpu->Check(loaded, absl::StrCat("loading the code of '", name, "'"));
   const std::string text = log.data();
   return absl::InvalidArgumentError(absl::StrCat(
       "cuda: ", gpu->name(), ": the driver cannot load the PTX of '", name, "': ", gpu->driver().ErrorText(loaded),
       loaded == kUnsupportedPtxVersion ? "; install a later version of NVIDIA's driver" : "",
-      text.empty() ? "" : absl::StrCat("; its log: ", text)));
+      text.empty() ? "" : absl::StrCat("; the log of the driver: ", text)));
 }
 
 CudaModule::~CudaModule() {
@@ -34,8 +34,11 @@ absl::StatusOr<FunctionHandle> CudaModule::Find(const std::string& kernel) const
   XLAD_RETURN_IF_ERROR(gpu_->Activate());
   FunctionHandle function = nullptr;
   const Result found = gpu_->driver().cuModuleGetFunction(&function, module_, kernel.c_str());
-  if (found == cuda::kNotFound) return absl::NotFoundError("the object code has no kernel '" + kernel + "'");
-  XLAD_RETURN_IF_ERROR(gpu_->Check(found, absl::StrCat("kernel '", kernel, "'")));
+  if (found == cuda::kNotFound) {
+    return absl::NotFoundError(absl::StrCat("cuda: ", gpu_->name(), ": the code of '", name_, "' has no kernel '",
+                                            kernel, "'"));
+  }
+  XLAD_RETURN_IF_ERROR(gpu_->Check(found, absl::StrCat("kernel '", kernel, "' of '", name_, "'")));
   return function;
 }
 

@@ -23,12 +23,14 @@ class CudaModule {
   static absl::StatusOr<std::unique_ptr<CudaModule>> Load(std::shared_ptr<const Gpu> gpu, const std::string& ptx,
                                                           const std::string& name);
   ~CudaModule();
-  // NotFound if there is no such kernel.
+  // NotFound if the module has no such kernel.
   absl::StatusOr<FunctionHandle> Find(const std::string& kernel) const;
 
  private:
-  CudaModule(std::shared_ptr<const Gpu> gpu, ModuleHandle module) : gpu_(std::move(gpu)), module_(module) {}
+  CudaModule(std::shared_ptr<const Gpu> gpu, std::string name, ModuleHandle module)
+      : gpu_(std::move(gpu)), name_(std::move(name)), module_(module) {}
   const std::shared_ptr<const Gpu> gpu_;
+  const std::string name_;
   const ModuleHandle module_;
 };
 
