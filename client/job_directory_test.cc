@@ -105,6 +105,8 @@ TEST(JobDirectory, ErrorsHaveFileFieldFoundAndExpected) {
     const char* message;
   } kCases[] = {
       {"\"kind\": \"step\"", "\"kind\": \"stepp\"", "parameters[2]: found kind \"stepp\", expected"},
+      {"\"kind\": \"loss\"", "\"kind\": \"lost\"",
+       "results[1]: found kind \"lost\", expected \"state\", \"rng\", \"loss\" or \"metric\""},
       {"f32[2,4]", "f33[2,4]", "parameters[1]: found shape \"f33[2,4]\", expected"},
       {"\"feeds\": 0", "\"feeds\": 7", "results[0]: found feeds 7, expected a parameter index below 3"},
       {"\"feeds\": 0", "\"feeds\": -5", "results[0]: found feeds -5, expected"},
