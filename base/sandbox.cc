@@ -130,6 +130,8 @@ absl::Status ForbidCalls() {
   return filter.Apply();
 }
 
+constexpr int64_t kMaxThreadEndMs = 2000;  // How long EnterSandbox waits for the end of other threads.
+
 // Returns the number of threads of this process, or 1 if the kernel does not report it. Also returns 1 under
 // ThreadSanitizer, which always runs a thread of its own.
 int64_t CountThreads() {
@@ -175,6 +177,8 @@ absl::Status ForbidFiles(const std::string& readable_folder) {
 }  // namespace
 
 absl::Status EnterSandbox(const std::string& readable_folder) {
+  // The kernel removes a thread a little later than pthread_join returns.
+  for (int64_t ms = 0; ms < kMaxThreadEndMs && CountThreads() > 1; ++ms) usleep(1000);
   if (const int64_t threads = CountThreads(); threads > 1) {
     return absl::FailedPreconditionError(
         absl::StrCat("found ", threads, " threads, expected one: Landlock would not restrict the others"));

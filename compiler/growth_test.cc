@@ -117,6 +117,24 @@ std::string Chain(int count) {
                       " ROOT r = f32[64,64] tanh(a", count - 1, ")\n}");
 }
 
+// Each array is the previous one minus broadcasts of its sums, as in Sinkhorn's algorithm. A fusion of each sum could
+// compute all previous arrays again.
+std::string Normalizations(int count) {
+  return absl::StrCat(R"(HloModule normalizations
+sum { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT s = f32[] add(a, b) }
+ENTRY e {
+ x-1 = f32[64,64] parameter(0)
+ zero = f32[] constant(0)
+)",
+                      Repeated(count, R"( s$0 = f32[64] reduce(x$1, zero), dimensions={1}, to_apply=sum
+ b$0 = f32[64,64] broadcast(s$0), dimensions={0}
+ x$0 = f32[64,64] subtract(x$1, b$0)
+)"),
+                      " ROOT r = f32[64,64] tanh(x", count - 1, ")\n}");
+}
+
 // Kernels that differ only in the bounds of a slice.
 std::string Slices(int count) {
   std::string slices;
@@ -140,6 +158,7 @@ TEST(Growth, DonatedParameters) { ExpectGrowth(Donations, 100, kLinear); }
 TEST(Growth, KernelsThatDifferInAConstant) { ExpectGrowth(Constants, 60, kLinear); }
 TEST(Growth, KernelsThatDifferInTheBoundsOfASlice) { ExpectGrowth(Slices, 100, kLinear); }
 TEST(Growth, ChainOfProducts) { ExpectGrowth(Chain, 200, kLinear); }
+TEST(Growth, ChainOfNormalizations) { ExpectGrowth(Normalizations, 50, kLinear); }
 
 }  // namespace
 }  // namespace xlad::compiler

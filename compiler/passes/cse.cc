@@ -10,6 +10,7 @@
 #include "absl/hash/hash.h"
 #include "compiler/analysis/clone.h"
 #include "compiler/analysis/step_computations.h"
+#include "hlo/attribute_keys.h"
 #include "hlo/side_effect.h"
 
 namespace xlad::compiler {
@@ -52,6 +53,8 @@ struct Key {
     if (a.opcode() != b.opcode() || a.dimensions() != b.dimensions() || a.number() != b.number()) return false;
     if (a.operands() != b.operands() || a.called() != b.called()) return false;
     if (!a.shape().SameIgnoringLayout(b.shape()) || !(a.attributes() == b.attributes())) return false;
+    // The one that remains must not hide that the program observes the bits of NaNs.
+    if (!hlo::FindAttribute(a, hlo::kMovesBitsKey) != !hlo::FindAttribute(b, hlo::kMovesBitsKey)) return false;
     if (a.opcode() == Opcode::kConstant) return *a.literal() == *b.literal();
     return true;
   }

@@ -18,6 +18,7 @@ constexpr int kMaxRecomputed = 6;       // The maximum of FusionGroup::recompute
 constexpr int kRecomputeBudget = 12;
 // An array is small beside another one of at least this many times its size.
 constexpr int64_t kSmallShare = 8;
+constexpr int kMaxCopied = 8;  // The maximum of FusionGroup::copied.
 
 // Returns a key for the index map of an operand whose user is computed under `map`. Equal keys mean equal maps.
 std::string MapKey(const Instruction& user, int64_t operand, int map) {
@@ -135,22 +136,31 @@ void FusionPlanner::Replicate(Instruction* instruction, const Consumers& consume
 }
 
 // Storing the value costs a write, and a read in every group. Recomputing it costs reads of the operands that a group
-// does not read anyway. Recomputing is cheaper if these operands are not larger than the value, apart from small arrays
-// that are broadcast, such as the means of a normalization.
-bool FusionPlanner::IsCheaperToRecompute(const Instruction& instruction, const Consumers& consumers) const {
+// does not read anyway. Recomputing is cheaper if these operands are not larger than the value. Operands that are
+// broadcasts of small arrays, such as the means of a normalization, need not count. But chains of operations with such
+// operands can be long, and each group would compute the whole chain, so a group contains only a few of them.
+bool FusionPlanner::IsCheaperToRecompute(const Instruction& instruction, const Consumers& consumers) {
   if (!hlo::IsElementwise(instruction.opcode())) return false;
+  const int64_t bytes = instruction.shape().bytes();
+  std::vector<int> lengthened;  // The groups in which the value is cheaper only because small arrays do not count.
   for (int group : consumers.groups) {
-    int64_t added = 0;
+    int64_t whole = 0, read = 0;
     absl::flat_hash_set<const Instruction*> counted;
     for (const Instruction* operand : instruction.operands()) {
-      if (!counted.insert(operand).second) continue;
+      int budget = kRecomputeBudget;
+      if (ReadsNoMemory(*operand, &budget) || !counted.insert(operand).second) continue;
       const auto& maps = groups_[group].maps;
       const bool read_anyway = std::any_of(operand->users().begin(), operand->users().end(),
                                            [&](const Instruction* user) { return maps.contains(user); });
-      if (!read_anyway) added += BytesRead(*operand);
+      if (read_anyway) continue;
+      whole += operand->shape().bytes();
+      read += BytesRead(*operand);
     }
-    if (added > instruction.shape().bytes() / kSmallShare * (kSmallShare + 1)) return false;
+    if (whole <= bytes) continue;
+    if (read > bytes + bytes / kSmallShare || groups_[group].copied >= kMaxCopied) return false;
+    lengthened.push_back(group);
   }
+  for (int group : lengthened) ++groups_[group].copied;
   return true;
 }
 

@@ -38,6 +38,9 @@ struct FusionGroup {
   int64_t elements = 0;  // The number of positions of the loop, which is the number of elements of each root.
   // The number of pairs (member, map) in which the member is not free and is computed more often than it has elements.
   int recomputed = 0;
+  // The number of members that other groups compute too, and that have broadcasts of small arrays as operands beside an
+  // array of their own size.
+  int copied = 0;
 };
 
 class FusionPlanner {
@@ -57,7 +60,8 @@ class FusionPlanner {
   // Copies the instruction into every consumer's group, and stores it only if it must be in memory.
   void Replicate(Instruction* instruction, const Consumers& consumers);
   Consumers ConsumersOf(const Instruction& instruction) const;
-  bool IsCheaperToRecompute(const Instruction& instruction, const Consumers& consumers) const;
+  // If the result is true, the caller must copy the instruction into every consumer's group.
+  bool IsCheaperToRecompute(const Instruction& instruction, const Consumers& consumers);
   bool JoinAsRoot(Instruction* instruction, const Consumers& consumers);
   void StartGroup(Instruction* instruction);
   // Adds the instruction to a group whose members use it. Returns false and leaves the members unchanged if the group

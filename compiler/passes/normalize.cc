@@ -1,8 +1,7 @@
 // Removes everything that does not affect values: layouts, shardings, copies, dependencies, annotation calls.
 //
 // Needs: inlined calls. Leaves: row-major shapes without layouts; no `copy`, `add-dependency`, `domain`, `replica-id`
-// or sharding custom-calls; a `bitcast` only between element types of different widths. Unimplemented for dynamic
-// dimensions and for more than one replica.
+// `bitcast` or sharding custom-calls. Unimplemented for dynamic dimensions and for more than one replica.
 #include "compiler/passes/passes.h"
 
 #include <algorithm>

@@ -213,39 +213,68 @@ class ListScheduler {
   int64_t now_ = 0, peak_ = 0;
 };
 
+// Whether the instruction does not overwrite this parameter. Other instructions may overwrite a donated or carried
+// array with a result of the same size.
+bool OnlyReads(const Instruction& instruction, const Instruction& parameter) {
+  switch (instruction.opcode()) {
+    case Opcode::kConvolution:
+    case Opcode::kDot:
+    case Opcode::kDynamicSlice:
+    case Opcode::kGather:
+    case Opcode::kReduce:
+    case Opcode::kReverse:
+    case Opcode::kSlice:
+    case Opcode::kTranspose: return true;
+    default: break;
+  }
+  if (!parameter.shape().is_array()) return false;
+  std::vector<const Shape*> results;
+  AppendLeaves(instruction.shape(), &results);
+  return std::none_of(results.begin(), results.end(), [&](const Shape* result) {
+    return result->is_array() && result->bytes() == parameter.shape().bytes();
+  });
+}
+
 // Returns the order in which instructions that free no memory come directly before their first user. A list scheduler
 // places such instructions too early: the reversal of a weight for the backward pass, for example, is ready at the
-// beginning and increases the live memory less than most instructions of the forward pass. Collectives stay, so that
-// they start early.
+// beginning and increases the live memory less than most instructions of the forward pass. Collectives, loops and
+// conditionals stay, so collectives start early. Readers of a parameter do not move past an instruction that may
+// overwrite it, and readers of one result of several stay, because the other results do not show whether it is freed.
 Order Late(const Graph& graph, const Order& order) {
-  struct Place {
-    int64_t position;            // In `order`.
-    int64_t slot;                // The position before which the instruction comes, or its own.
-    int64_t first_user, last_read;  // The lowest slot of its dependents, and the highest slot of its readers.
-  };
   constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+  struct Place {
+    int64_t slot;                // The position in `order` before which the instruction comes, or its own.
+    int64_t first_user = kNone;  // The lowest slot of its dependents.
+    int64_t last_read = -1;      // The highest slot of its readers.
+    int64_t overwritten = kNone;  // The lowest slot of the readers that may overwrite it.
+  };
   absl::flat_hash_map<const Instruction*, Place> places;
-  for (int64_t i = 0; i < std::ssize(order); ++i) places[order[i]] = {i, i, kNone, -1};
+  for (int64_t i = 0; i < std::ssize(order); ++i) places[order[i]] = {.slot = i};
   for (int64_t i = std::ssize(order) - 1; i >= 0; --i) {
     Instruction* at = order[i];
     std::vector<Instruction*> sources;
     for (Instruction* operand : at->operands()) Sources(operand, &sources);
     Place& place = places.at(at);
     const bool frees_nothing = std::all_of(sources.begin(), sources.end(), [&](const Instruction* source) {
-      return source->opcode() == Opcode::kParameter || source->opcode() == Opcode::kConstant ||
-             places.at(source).last_read >= place.first_user;
+      const Place& of = places.at(source);
+      if (source->opcode() == Opcode::kConstant) return true;
+      if (source->opcode() == Opcode::kParameter) return of.overwritten >= place.first_user;
+      return source->shape().is_array() && of.last_read >= place.first_user;
     });
-    const bool moves = at->operand_count() > 0 &&
-                       (IsTransparent(*at) || (frees_nothing && !hlo::IsCollective(at->opcode())));
-    if (moves && place.first_user != kNone) place.slot = place.first_user;
+    const bool stays = hlo::IsCollective(at->opcode()) || at->opcode() == Opcode::kWhile ||
+                       at->opcode() == Opcode::kConditional || at->operand_count() == 0;
+    if (!stays && (IsTransparent(*at) || frees_nothing) && place.first_user != kNone) place.slot = place.first_user;
     graph.ForEachInput(at, [&](Instruction* input) {
       int64_t& first_user = places.at(input).first_user;
       first_user = std::min(first_user, place.slot);
     });
     if (IsTransparent(*at)) continue;
     for (Instruction* source : sources) {
-      int64_t& last_read = places.at(source).last_read;
-      last_read = std::max(last_read, place.slot);
+      Place& of = places.at(source);
+      of.last_read = std::max(of.last_read, place.slot);
+      if (source->opcode() == Opcode::kParameter && !OnlyReads(*at, *source)) {
+        of.overwritten = std::min(of.overwritten, place.slot);
+      }
     }
   }
   Order late = order;

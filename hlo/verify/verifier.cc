@@ -63,6 +63,7 @@ absl::Status VerifyOtherSizes(const Module& module) {
   for (const auto& computation : other->computations()) {
     for (const auto& instruction : computation->instructions()) {
       SetUnknownSizes(kOtherSize, &instruction->mutable_shape());
+      SetUnknownSizes(kOtherSize, &instruction->mutable_attributes().outfeed_shape);
     }
   }
   for (size_t c = 0; c < computations.size(); ++c) {

@@ -56,7 +56,7 @@ TEST(SdyText, ErrorsNameWhatWasExpected) {
   for (const auto& [text, message] : cases) EXPECT_THAT(RoundTrip(text, 2), HasSubstr(message)) << text;
 }
 
-// The products of the two numbers of the refused sub-axes are 2^64, 2^63 and 2^34; the axis has size 2^32.
+// The products of the two numbers of the refused sub-axes are 2^64; the axis has size 2^24.
 TEST(SdyText, SubAxisBeyond64Bits) {
   const Mesh large("mesh", {{"x", kMaxDevices}});
   for (const char* numbers : {"(1099511627776)16777216", "(2199023255552)8388608", "(4611686018427387904)4"}) {

@@ -68,7 +68,7 @@ absl::StatusOr<std::vector<Digit>> DigitsOf(const hlo::OpSharding& sharding) {
   int64_t stride = 1;
   for (size_t i = sizes.size(); i-- > 0;) {
     if (sizes[i] < 1 || sizes[i] > kMaxDevices / stride) {
-      return Malformed("found a dimension below 1 or more than 2^32 devices, expected 1 to 2^32 devices");
+      return Malformed("found a dimension below 1 or more than 2^24 devices, expected 1 to 2^24 devices");
     }
     in_order[i] = {sizes[i], stride};
     stride *= sizes[i];

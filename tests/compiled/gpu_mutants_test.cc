@@ -81,7 +81,7 @@ class GpuMutants : public testing::Test {
   void SetUp() override {
     if (std::getenv("XLAD_EXAMPLES") == nullptr) GTEST_SKIP() << "XLAD_EXAMPLES is not set";
     const char* const given = std::getenv("XLAD_MUTANTS");
-    most_ = given == nullptr ? 40 : std::atoi(given);
+    most_ = given == nullptr ? 45 : std::atoi(given);
     // If the variable is not set, kernels that move more bytes than this are skipped, because they take too long.
     const int64_t most_bytes = given == nullptr ? 100 << 10 : int64_t{1} << 40;
     for (const std::string& path : Programs()) {
