@@ -39,8 +39,8 @@ struct SpawnOptions {
   // Whether the child also inherits all other descriptors of this process that are not close-on-exec.
   bool keeps_descriptors = false;
   int channel = -1;  // Becomes kChannelDescriptor in the child. -1 if there is no channel.
-  // Environment variables ("NAME=VALUE") that the child has in addition to those of this process. They replace variables
-  // of the same names.
+  // Environment variables ("NAME=VALUE") that the child has in addition to those of this process. They replace
+  // variables of the same names.
   std::vector<std::string> variables;
   // Limits of the child, or 0 for none: its address space (RLIMIT_AS) in bytes, and its processor time in seconds.
   int64_t memory_bytes = 0;

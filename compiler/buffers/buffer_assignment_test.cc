@@ -332,8 +332,8 @@ ENTRY e {
   };
   EXPECT_EQ(check(0, 0, 1), "");
   EXPECT_EQ(check(2, 2, 1), "");
-  EXPECT_NE(check(0, 1, 0).find("found an end of the collective %w, which is not running"), std::string::npos);
-  EXPECT_NE(check(2, 1, 1).find("found an end of the collective %w, which is not running"), std::string::npos);
+  EXPECT_NE(check(0, 1, 0).find("found the end of collective %w, which is not running"), std::string::npos);
+  EXPECT_NE(check(2, 1, 1).find("found the end of collective %w, which is not running"), std::string::npos);
   EXPECT_NE(check(2, 0, 1).find("found no end of the collective %w"), std::string::npos);
 }
 

@@ -1,7 +1,7 @@
 // Eigenvalues of Hermitian matrices and singular values by Jacobi's method (Golub and Van Loan, "Matrix computations",
 // sections 8.5 and 8.6). Eigenvectors and singular vectors are unique only up to their phase, and up to a rotation if
-// values are equal. They may therefore differ from LAPACK's vectors. As with LAPACK, info is positive if the method does
-// not converge.
+// values are equal. They may therefore differ from LAPACK's vectors. As with LAPACK, info is positive if the method
+// does not converge.
 #include <algorithm>
 #include <numeric>
 

@@ -160,10 +160,10 @@ void Flush(xlad_transport_engine* engine, ucp_ep_h endpoint, int64_t ms) {
   ucp_request_free(flushing);
 }
 
-// Cancels receives. Sends end with the endpoint. A receive whose message has begun to arrive cannot be canceled. Most of
-// these end when the endpoint is closed by force. But UCX keeps a receive of a message that it sends in several
-// fragments until the peer has sent the rest, which a dead peer never does. Such receives are abandoned after `flush_ms`
-// + kEndMs: their requests stay allocated, because UCX still refers to them.
+// Cancels receives. Sends end with the endpoint. A receive whose message has begun to arrive cannot be canceled. Most
+// of these end when the endpoint is closed by force. But UCX keeps a receive of a message that arrives in several
+// fragments until the peer has sent the rest, which a dead peer never does. Such receives are abandoned after
+// `flush_ms` + kEndMs: their requests stay allocated, because UCX still refers to them.
 void Disconnect(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_t flush_ms) {
   const int64_t flush_end_ms = NowMs() + flush_ms;
   bool flushed = peer->failure == UCS_OK && flush_ms > 0 &&
