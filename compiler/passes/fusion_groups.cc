@@ -18,7 +18,7 @@ constexpr int kMaxRecomputed = 6;       // The maximum of FusionGroup::recompute
 constexpr int kRecomputeBudget = 12;
 // An array is small beside another one of at least this many times its size.
 constexpr int64_t kSmallShare = 8;
-constexpr int kMaxCopied = 8;  // The maximum of FusionGroup::copied.
+constexpr int kMaxCopied = 4;  // The maximum of FusionGroup::copied.
 
 // Returns a key for the index map of an operand whose user is computed under `map`. Equal keys mean equal maps.
 std::string MapKey(const Instruction& user, int64_t operand, int map) {
