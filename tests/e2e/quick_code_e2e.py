@@ -129,7 +129,7 @@ class QuickCode(unittest.TestCase):
             wait_for(lambda: has_ended(killed), "the end of the idle process")
             second = made.submit(JOBS[0], *LONG, "--mesh", "dp=1,tp=1")
             made.wait_for_steps(second)
-            self.assertIn("compiled", events(made, second)[1]["text"])
+            self.assertRegex(events(made, second)[1]["text"], "(built|compiled) executable")
             self.assertIn("idle process for builds cannot be used", made.coordinator.log())
             last = wait_for(lambda: idle_builds(coordinator), "the idle process after that build")[0]
             self.assertEqual(made.coordinator.terminate(), 0)
