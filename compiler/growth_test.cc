@@ -158,7 +158,7 @@ TEST(Growth, DonatedParameters) { ExpectGrowth(Donations, 100, kLinear); }
 TEST(Growth, KernelsThatDifferInAConstant) { ExpectGrowth(Constants, 60, kLinear); }
 TEST(Growth, KernelsThatDifferInTheBoundsOfASlice) { ExpectGrowth(Slices, 100, kLinear); }
 TEST(Growth, ChainOfProducts) { ExpectGrowth(Chain, 200, kLinear); }
-TEST(Growth, ChainOfNormalizations) { ExpectGrowth(Normalizations, 50, kLinear); }
+TEST(Growth, ChainOfNormalizations) { ExpectGrowth(Normalizations, 200, kQuadratic); }
 
 }  // namespace
 }  // namespace xlad::compiler
