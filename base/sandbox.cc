@@ -135,7 +135,7 @@ constexpr int64_t kMaxThreadEndMs = 2000;  // How long EnterSandbox waits for th
 // Returns the number of threads of this process, or 1 if the kernel does not report it. Also returns 1 under
 // ThreadSanitizer, which always runs a thread of its own.
 int64_t CountThreads() {
-#if defined(__SANITIZE_THREAD__)
+#if __has_feature(thread_sanitizer)
   return 1;
 #endif
   namespace fs = std::filesystem;

@@ -130,7 +130,7 @@ TEST(Sandbox, AbortStillEndsTheProcess) {
 }
 
 TEST(Sandbox, IsRefusedIfThereAreOtherThreads) {
-#if defined(__SANITIZE_THREAD__)
+#if __has_feature(thread_sanitizer)
   GTEST_SKIP() << "ThreadSanitizer has a thread of its own, so threads are not counted";
 #endif
   const auto work = [] {

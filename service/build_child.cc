@@ -97,7 +97,7 @@ absl::StatusOr<BuildResponse> BuildInChild(BuildPool& pool, const BuildRequest& 
 }
 
 int64_t DefaultBuildMemoryBytes() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
   return 0;
 #else
   const int64_t physical = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
