@@ -228,11 +228,9 @@ bool OnlyReads(const Instruction& instruction, const Instruction& parameter) {
     default: break;
   }
   if (!parameter.shape().is_array()) return false;
-  std::vector<const Shape*> results;
-  AppendLeaves(instruction.shape(), &results);
-  return std::none_of(results.begin(), results.end(), [&](const Shape* result) {
-    return result->is_array() && result->bytes() == parameter.shape().bytes();
-  });
+  const std::vector<const Shape*> results = ArrayLeaves(instruction.shape());
+  return std::none_of(results.begin(), results.end(),
+                      [&](const Shape* result) { return result->bytes() == parameter.shape().bytes(); });
 }
 
 // Returns the order in which instructions that free no memory come directly before their first user. A list scheduler

@@ -1,5 +1,4 @@
 // Element rules of reduce, reduce-window, dot and convolution, which have an inner loop, and of map and gather.
-#include <llvm/IR/Intrinsics.h>
 
 #include <algorithm>
 #include <map>
