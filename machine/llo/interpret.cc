@@ -197,7 +197,7 @@ class Core {
   }
 
   absl::StatusOr<Tile> Matrix(const LloInstruction& i) {
-    MatrixUnit& unit = units_[i.imm & 63];
+    MatrixUnit& unit = units_[i.imm & (kMatrixUnits - 1)];
     if (i.op == LloOp::kMLoad) {
       unit.loaded.push_back(V(i, 0));
       if (unit.loaded.size() <= kMatrixTiles) return Tile{};
@@ -321,7 +321,7 @@ class Core {
   std::vector<Tile> vmem_;
   std::array<int64_t, kScalarRegisters> scalars_ = {};
   std::array<Tile, kVectorRegisters> vectors_ = {};
-  std::array<MatrixUnit, 64> units_;
+  std::array<MatrixUnit, kMatrixUnits> units_;
   std::vector<Tile> pushed_;
   std::deque<Tile> transposed_;
   std::array<std::deque<Copy>, kSemaphores> copies_;

@@ -116,12 +116,14 @@ class Scoreboard {
       at = std::max(at, info.sources[s] == 's' ? scalar_ready_[i.sources[s]] : vector_ready_[i.sources[s]]);
     }
     const std::deque<double>* queue = nullptr;
-    if (i.op == LloOp::kMPush) at = std::max(at, unit_free_[i.imm & 63]);
-    if (i.op == LloOp::kMLoad) at = std::max(at, load_free_[i.imm & 63]);
+    if (i.op == LloOp::kMPush) at = std::max(at, unit_free_[i.imm & (kMatrixUnits - 1)]);
+    if (i.op == LloOp::kMLoad) at = std::max(at, load_free_[i.imm & (kMatrixUnits - 1)]);
     // The products before a swap use the old weights.
-    if (i.op == LloOp::kMSwap) at = std::max({at, load_free_[i.imm & 63], unit_free_[i.imm & 63]});
+    if (i.op == LloOp::kMSwap) {
+      at = std::max({at, load_free_[i.imm & (kMatrixUnits - 1)], unit_free_[i.imm & (kMatrixUnits - 1)]});
+    }
     if (info.slot == LloSlot::kExtended) at = std::max(at, extended_free_);
-    if (i.op == LloOp::kMPop) queue = &results_[i.imm & 63];
+    if (i.op == LloOp::kMPop) queue = &results_[i.imm & (kMatrixUnits - 1)];
     if (i.op == LloOp::kXPop) queue = &transposed_;
     if (i.op == LloOp::kDmaWait && scalars_[i.sources[0]] != 0) queue = &arrivals_[i.semaphore];
     return queue == nullptr || queue->empty() ? at : std::max(at, queue->front());
@@ -137,16 +139,16 @@ class Scoreboard {
     };
     switch (i.op) {
       case LloOp::kMLoad:
-        load_free_[i.imm & 63] = at + kSublanes;  // One row of weights per cycle.
+        load_free_[i.imm & (kMatrixUnits - 1)] = at + kSublanes;  // One row of weights per cycle.
         return;
       case LloOp::kMPush:
-        unit_free_[i.imm & 63] = at + matrix_interval_;
+        unit_free_[i.imm & (kMatrixUnits - 1)] = at + matrix_interval_;
         use_.mxu += matrix_interval_;
         // The data of a row crosses the 128 rows and the 128 columns of the array.
-        results_[i.imm & 63].push_back(at + matrix_interval_ + 2 * kLanes);
+        results_[i.imm & (kMatrixUnits - 1)].push_back(at + matrix_interval_ + 2 * kLanes);
         return;
       case LloOp::kMPop:
-        return pop(&results_[i.imm & 63]);
+        return pop(&results_[i.imm & (kMatrixUnits - 1)]);
       case LloOp::kXPush:
         transposed_.push_back(at + kLanes);
         return;
@@ -190,8 +192,8 @@ class Scoreboard {
   std::array<int64_t, kScalarRegisters> scalars_ = {};
   std::array<double, kScalarRegisters> scalar_ready_ = {};
   std::array<double, kVectorRegisters> vector_ready_ = {};
-  std::array<double, 64> unit_free_ = {}, load_free_ = {};
-  std::array<std::deque<double>, 64> results_;
+  std::array<double, kMatrixUnits> unit_free_ = {}, load_free_ = {};
+  std::array<std::deque<double>, kMatrixUnits> results_;
   std::array<std::deque<double>, kSemaphores> arrivals_;
   std::deque<double> transposed_;
   double extended_free_ = 0, dma_free_ = 0;
