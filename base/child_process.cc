@@ -189,7 +189,7 @@ absl::Status IdleChild::Communicate(absl::string_view input, const ChildLimits& 
 void IdleChild::WriteInput(absl::string_view* input) {
   const ssize_t n = write(in_.write_end.get(), input->data(), input->size());
   if (n > 0) input->remove_prefix(n);
-  // On an error the child has closed its input; its output contains the reason.
+  // After an error, the child has closed its input, and its output contains the reason.
   if (n < 0 && errno != EAGAIN && errno != EINTR) *input = {};
 }
 
@@ -198,4 +198,5 @@ absl::StatusOr<ChildResult> RunChild(const std::vector<std::string>& argv, absl:
   XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<IdleChild> child, IdleChild::Start(argv, limits));
   return child->Run(input, limits);
 }
+
 }  // namespace xlad

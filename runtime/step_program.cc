@@ -6,7 +6,6 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "collectives/plan/spec_proto.h"
 #include "proto/mesh.h"
 #include "runtime/index_text.h"
