@@ -21,10 +21,6 @@ namespace {
 
 constexpr int64_t kMaxMs = int64_t{36'500} * 86'400'000;  // 100 years.
 
-std::string Found(const std::string& text, const std::string& expected) {
-  return absl::StrCat("found ", text.empty() ? "nothing" : text, ", expected ", expected);
-}
-
 // Returns "a, b or c".
 std::string Alternatives(const std::vector<std::string>& words) {
   if (words.size() < 2) return absl::StrJoin(words, "");
@@ -81,6 +77,10 @@ CLI::Validator WithUnit(const Units& units, int64_t most, const std::string& nam
 }
 
 }  // namespace
+
+std::string Found(const std::string& text, const std::string& expected) {
+  return absl::StrCat("found ", text.empty() ? "nothing" : text, ", expected ", expected);
+}
 
 CLI::Validator AtLeast(int64_t least) {
   return CLI::Validator(

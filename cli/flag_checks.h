@@ -9,6 +9,9 @@
 
 namespace xlad::cli {
 
+// Returns "found TEXT, expected EXPECTED". An empty text is called "nothing".
+std::string Found(const std::string& text, const std::string& expected);
+
 CLI::Validator AtLeast(int64_t least);  // Accepts a whole number of `least` or more.
 CLI::Validator Between(int64_t least, int64_t most);
 CLI::Validator MillisecondsFrom(int64_t least);  // Accepts a whole number of ms from `least` to 100 years.

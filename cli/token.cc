@@ -57,8 +57,7 @@ int List(const security::TokenStore& tokens, const std::string& format) {
 }
 
 std::string CheckUser(const std::string& name) {
-  return security::IsUserName(name) ? "" : absl::StrCat("found ", name.empty() ? "nothing" : name, ", expected ",
-                                                        security::kUserNameText);
+  return security::IsUserName(name) ? "" : Found(name, security::kUserNameText);
 }
 
 int RunToken(TokenOptions options) {
