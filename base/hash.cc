@@ -41,6 +41,10 @@ std::string Sha256Hex(absl::string_view bytes) {
   return hash.FinishHex();
 }
 
+bool IsSha256Hex(absl::string_view text) {
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == absl::string_view::npos;
+}
+
 uint64_t Hash64(absl::string_view bytes, uint64_t seed) {
   return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
 }

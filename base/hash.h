@@ -11,6 +11,8 @@ namespace xlad {
 
 // Returns SHA-256 as 64 lower-case hex digits. Blobs and executables are named by this hash of their contents.
 std::string Sha256Hex(absl::string_view bytes);
+// Whether `text` has the form of such a hash: 64 lower-case hex digits.
+bool IsSha256Hex(absl::string_view text);
 
 // Computes SHA-256 of bytes that arrive in pieces. Call Add any number of times, then FinishHex once.
 class Sha256 {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "storage/free_space.h"
 #include "storage/uri.h"
@@ -57,7 +58,7 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
   std::string PathOf(const std::string& digest) const { return JoinPath(folder_, digest); }
 
   static absl::Status CheckName(const std::string& digest) {
-    if (storage::IsDigest(digest)) return absl::OkStatus();
+    if (IsSha256Hex(digest)) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrCat("found blob name \"", digest.substr(0, 80), "\", expected 64 lower-case hex digits"));
   }
@@ -304,11 +305,11 @@ absl::StatusOr<BlobStore> BlobStore::Open(FileSystem& files, const std::string& 
 }
 
 bool BlobStore::Has(const std::string& digest) const {
-  return storage::IsDigest(digest) && store_->files().Exists(store_->PathOf(digest));
+  return IsSha256Hex(digest) && store_->files().Exists(store_->PathOf(digest));
 }
 
 bool BlobStore::Verify(const std::string& digest) const {
-  if (storage::IsDigest(digest)) store_->Touch(digest);
+  if (IsSha256Hex(digest)) store_->Touch(digest);
   const absl::StatusOr<std::shared_ptr<RangeReader>> reader = OpenBlob(digest);
   return reader.ok() && ReadAll(**reader).ok();
 }
@@ -349,7 +350,7 @@ absl::StatusOr<std::unique_ptr<BlobStore::Upload>> BlobStore::BeginUpload(const 
 
 absl::StatusOr<std::vector<std::string>> BlobStore::List() const {
   XLAD_ASSIGN_OR_RETURN(std::vector<std::string> names, store_->files().List(store_->folder()));
-  std::erase_if(names, [](const std::string& name) { return !storage::IsDigest(name); });
+  std::erase_if(names, [](const std::string& name) { return !IsSha256Hex(name); });
   return names;
 }
 
@@ -369,7 +370,7 @@ absl::StatusOr<int64_t> BlobStore::Collect(const std::function<bool(const std::s
   std::set<std::string> unneeded;
   for (const std::string& name : names) {
     const std::string digest = name.substr(0, name.find('.'));
-    if (storage::IsDigest(digest) && !is_needed(digest)) unneeded.insert(digest);
+    if (IsSha256Hex(digest) && !is_needed(digest)) unneeded.insert(digest);
   }
   int64_t removed = 0;
   for (const std::string& digest : unneeded) {

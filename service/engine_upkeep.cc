@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "absl/strings/match.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "service/engine.h"
 #include "storage/checkpoint_folder.h"
@@ -29,7 +30,7 @@ absl::Status LinkFiles(const std::string& from, const std::string& to, BackupRes
     }
     if (error) continue;  // The file was removed after it was listed.
     // All other files are checksums, damaged blobs or batches.
-    if (storage::IsDigest(name)) response->set_blobs(response->blobs() + 1);
+    if (IsSha256Hex(name)) response->set_blobs(response->blobs() + 1);
     response->set_bytes(response->bytes() + files.Size(copy).value_or(0));
   }
   return absl::OkStatus();

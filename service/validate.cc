@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/hash.h"
 #include "base/quoted.h"
 #include "service/placement/device_mix.h"
 #include "service/state/worker.h"
@@ -64,13 +65,8 @@ absl::Status CheckCount(absl::string_view field, int count) {
   return absl::OkStatus();
 }
 
-bool IsDigest(absl::string_view text) {
-  return text.size() == 64 &&
-         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
-}
-
 absl::Status CheckDigest(absl::string_view field, absl::string_view digest) {
-  return IsDigest(digest) ? absl::OkStatus() : Bad(field, Quoted(digest), "64 lower-case hex digits");
+  return IsSha256Hex(digest) ? absl::OkStatus() : Bad(field, Quoted(digest), "64 lower-case hex digits");
 }
 
 absl::Status CheckBox(absl::string_view field, const Box& box) {

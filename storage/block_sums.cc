@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/hash.h"
 #include "storage/uri.h"
 
 namespace xlad::storage {
@@ -124,7 +125,7 @@ absl::StatusOr<ObjectInfo> ParseBlockSums(absl::string_view text) {
   std::vector<absl::string_view> lines = absl::StrSplit(absl::StripSuffix(body, "\n"), '\n');
   const std::vector<absl::string_view> head = absl::StrSplit(lines.size() > 1 ? lines[1] : "", ' ');
   ObjectInfo info;
-  if (lines.size() < 2 || lines[0] != kFirstLine || head.size() != 3 || !IsDigest(head[0]) ||
+  if (lines.size() < 2 || lines[0] != kFirstLine || head.size() != 3 || !IsSha256Hex(head[0]) ||
       !absl::SimpleAtoi(head[1], &info.sums.bytes) || !absl::SimpleAtoi(head[2], &info.sums.block_bytes)) {
     return damaged;
   }

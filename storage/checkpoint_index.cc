@@ -93,7 +93,7 @@ absl::Status CheckTensor(const std::string& name, const Shape& shape, std::vecto
 absl::Status CheckShard(const v1::CheckpointShard& shard) {
   BlockSums sums{shard.bytes(), shard.block_bytes(), {shard.block_sums().begin(), shard.block_sums().end()}};
   XLAD_RETURN_IF_ERROR(CheckBlockSums(sums));
-  if (IsDigest(shard.sha256()) && !shard.uri().empty()) return absl::OkStatus();
+  if (IsSha256Hex(shard.sha256()) && !shard.uri().empty()) return absl::OkStatus();
   return absl::InvalidArgumentError("found no name or no valid SHA-256, expected a name and 64 lower-case hex digits");
 }
 

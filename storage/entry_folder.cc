@@ -25,10 +25,6 @@ constexpr int64_t kFolders = 256;
 // A temporary file that has not been written for this time belongs to a process that has ended.
 constexpr std::chrono::hours kTemporaryAge{1};
 
-bool IsKey(const std::string& key) {
-  return key.size() == kKeyDigits && key.find_first_not_of("0123456789abcdef") == std::string::npos;
-}
-
 }  // namespace
 
 std::string EntryFolder::PathOf(const std::string& key) const {
@@ -42,7 +38,7 @@ std::string EntryFolder::HashOf(const std::string& key, absl::string_view conten
 int64_t EntryFolder::max_entry_bytes() const { return options_.max_bytes / kFolders / 2; }
 
 std::optional<std::string> EntryFolder::Read(const std::string& key) const {
-  if (!IsKey(key)) return std::nullopt;
+  if (!IsSha256Hex(key)) return std::nullopt;
   const absl::StatusOr<std::string> bytes = files_.Read(PathOf(key));
   if (!bytes.ok() || bytes->size() < kKeyDigits) return std::nullopt;
   std::string contents = bytes->substr(kKeyDigits);
@@ -69,7 +65,7 @@ absl::Status EntryFolder::Write(absl::Span<const FolderEntry> entries) const {
   std::set<std::string> folders;
   absl::Status status;
   for (const FolderEntry& entry : entries) {
-    if (!IsKey(entry.key)) {
+    if (!IsSha256Hex(entry.key)) {
       return absl::InvalidArgumentError(
           absl::StrCat("cache ", options_.path, ": found the key \"", entry.key.substr(0, 80), "\", expected ",
                        kKeyDigits, " lower-case hexadecimal digits"));
@@ -89,7 +85,7 @@ absl::Status EntryFolder::Write(absl::Span<const FolderEntry> entries) const {
 void EntryFolder::Touch(absl::Span<const std::string> keys) const {
   std::error_code error;  // An entry that is gone cannot be touched.
   for (const std::string& key : keys) {
-    if (IsKey(key)) fs::last_write_time(PathOf(key), fs::file_time_type::clock::now(), error);
+    if (IsSha256Hex(key)) fs::last_write_time(PathOf(key), fs::file_time_type::clock::now(), error);
   }
 }
 
@@ -105,7 +101,7 @@ void RemoveLeastRecentlyUsed(const std::string& folder, int64_t max_bytes) {
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
-    if (!IsKey(name.substr(0, kKeyDigits))) continue;
+    if (!IsSha256Hex(name.substr(0, kKeyDigits))) continue;
     std::error_code gone;
     const Used file{at->path(), at->last_write_time(gone), static_cast<int64_t>(at->file_size(gone))};
     if (gone) continue;

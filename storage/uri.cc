@@ -4,13 +4,9 @@
 
 #include "absl/strings/strip.h"
 #include "base/file_system.h"
+#include "base/hash.h"
 
 namespace xlad::storage {
-
-bool IsDigest(absl::string_view text) {
-  return text.size() == 64 &&
-         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
-}
 
 std::string FileUri(absl::string_view path) { return absl::StrCat("file:", path); }
 std::string BlobUri(absl::string_view digest) { return absl::StrCat("xlad:", digest); }
@@ -23,7 +19,7 @@ absl::StatusOr<Uri> ParseUri(absl::string_view text) {
   if (printable && absl::ConsumePrefix(&rest, "file:") && !rest.empty() && rest[0] == '/') {
     return Uri{Uri::Scheme::kFile, std::string(rest)};
   }
-  if (absl::ConsumePrefix(&rest, "xlad:") && (rest.empty() || IsDigest(rest))) {
+  if (absl::ConsumePrefix(&rest, "xlad:") && (rest.empty() || IsSha256Hex(rest))) {
     return Uri{Uri::Scheme::kBlob, std::string(rest)};
   }
   return absl::InvalidArgumentError(absl::StrCat("found the URI \"",

@@ -27,9 +27,6 @@ absl::StatusOr<Uri> ParseUri(absl::string_view text);
 std::string FileUri(absl::string_view path);
 std::string BlobUri(absl::string_view digest);
 
-// 64 lower-case hex digits.
-bool IsDigest(absl::string_view text);
-
 // The URI of the file `name` in the folder of `index`. If `name` is itself the URI of a blob, returns it unchanged.
 // InvalidArgument if `name` begins with a dot or contains a slash, or if `index` is a blob.
 absl::StatusOr<std::string> Beside(const Uri& index, const std::string& name);

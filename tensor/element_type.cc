@@ -84,4 +84,9 @@ bool IsComplex(ElementType type) { return Is(type, Kind::kComplex); }
 bool IsSigned(ElementType type) { return Is(type, Kind::kSigned); }
 bool IsUnsigned(ElementType type) { return Is(type, Kind::kUnsigned); }
 
+ElementType RealPartOf(ElementType type) {
+  if (type == ElementType::kC64) return ElementType::kF32;
+  return type == ElementType::kC128 ? ElementType::kF64 : type;
+}
+
 }  // namespace xlad::tensor

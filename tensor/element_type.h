@@ -28,6 +28,8 @@ int64_t ByteWidth(ElementType type);
 
 bool IsFloating(ElementType type);  // Real floating-point types: f4, f8, f16, bf16, f32, f64.
 bool IsComplex(ElementType type);
+// The type of the real and the imaginary part of a complex type. Returns all other types unchanged.
+ElementType RealPartOf(ElementType type);
 bool IsSigned(ElementType type);    // Signed integers.
 bool IsUnsigned(ElementType type);  // Unsigned integers; not pred.
 inline bool IsInteger(ElementType type) { return IsSigned(type) || IsUnsigned(type); }

@@ -27,6 +27,21 @@ TEST(Shape, ToStringRoundTrips) {
   }
 }
 
+TEST(ElementTypes, TheRealPartOfAComplexTypeHasHalfItsWidth) {
+  int complex = 0;
+  for (int number = 0; number < 40; ++number) {
+    const auto type = static_cast<ElementType>(number);
+    if (!IsComplex(type)) {
+      EXPECT_EQ(RealPartOf(type), type);
+      continue;
+    }
+    ++complex;
+    EXPECT_TRUE(IsFloating(RealPartOf(type)));
+    EXPECT_EQ(2 * BitWidth(RealPartOf(type)), BitWidth(type));
+  }
+  EXPECT_EQ(complex, 2);
+}
+
 TEST(Shape, HugeSizesAreErrors) {
   EXPECT_EQ(*CheckedElements(ElementType::kF32, {int64_t{1} << 40, 0, 3}), 0);
   // The strides would overflow.

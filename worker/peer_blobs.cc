@@ -27,7 +27,7 @@ bool IsSecured(const std::string& address) {
 }
 
 absl::Status CheckRequest(const PeerBlobRequest& request) {
-  const bool valid = storage::IsDigest(request.digest()) && request.offset() >= 0 &&
+  const bool valid = IsSha256Hex(request.digest()) && request.offset() >= 0 &&
                      request.offset() % kBlockBytes == 0 && request.bytes() > 0 &&
                      request.bytes() <= PeerBlobServer::kMaxRangeBytes &&
                      request.offset() <= std::numeric_limits<int64_t>::max() - request.bytes();

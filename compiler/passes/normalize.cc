@@ -78,7 +78,7 @@ class BitcastExpansion {
       return Converted(x, type, x->shape().dims());
     }
     if (from_complex) x = PartsOf(x);
-    const ElementType part = PartOf(type);
+    const ElementType part = tensor::RealPartOf(type);
     const int64_t elements = x->shape().elements();
     const int64_t from_bits = tensor::BitWidth(x->shape().type()), to_bits = tensor::BitWidth(part);
     if (from_bits > to_bits) {
@@ -95,11 +95,6 @@ class BitcastExpansion {
   Instruction* Converted(Instruction* x, ElementType type, Dims dims) {
     auto convert = std::make_unique<Instruction>(Opcode::kBitcastConvert, Shape(type, std::move(dims)));
     return bitcast_->parent()->Add(std::move(convert), {x});
-  }
-
-  static ElementType PartOf(ElementType type) {
-    if (type == ElementType::kC64) return ElementType::kF32;
-    return type == ElementType::kC128 ? ElementType::kF64 : type;
   }
 
   // The real and imaginary parts of the elements, alternately.

@@ -30,7 +30,7 @@ Inferred InferUnary(const Instruction& i) {
     case Opcode::kAbs:
     case Opcode::kReal:
     case Opcode::kImag:
-      return Shape(RealPartOf(x.type()), x.dims());
+      return Shape(tensor::RealPartOf(x.type()), x.dims());
     case Opcode::kReducePrecision:
       if (i.attributes().exponent_bits < 1 || i.attributes().mantissa_bits < 0) {
         return Violation("reduce-precision-bits",

@@ -201,12 +201,6 @@ std::string TypeSetName(int set) {
   return absl::StrCat("element type ", absl::StrJoin(names, ", "), names.empty() ? "" : " or ", last);
 }
 
-ElementType RealPartOf(ElementType type) {
-  if (type == ElementType::kC64) return ElementType::kF32;
-  if (type == ElementType::kC128) return ElementType::kF64;
-  return type;
-}
-
 absl::Status ExpectArray(const Instruction& instruction, int64_t i, int set) {
   const Shape& shape = instruction.operand(i)->shape();
   if (!shape.is_array()) {

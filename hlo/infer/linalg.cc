@@ -83,7 +83,7 @@ Inferred InferFft(const Instruction& i) {
     if (last && row->operand == kFloats) size = length == 0 ? 0 : length / 2 + 1;
   }
   ElementType type = x.type();
-  if (inverse_real) type = RealPartOf(type);
+  if (inverse_real) type = tensor::RealPartOf(type);
   if (row->operand == kFloats) type = type == ElementType::kF64 ? ElementType::kC128 : ElementType::kC64;
   return Shape(type, std::move(dims));
 }

@@ -28,8 +28,7 @@ std::string Brief(absl::Span<const int64_t> numbers);
 std::string Setting(absl::string_view name, absl::string_view value);  // "kind=kLoop", "no kind"
 
 int KindOf(ElementType type);  // The bit of TypeSet for a type.
-std::string TypeSetName(int set);          // "element type float or complex"
-ElementType RealPartOf(ElementType type);  // c64 -> f32; returns real types unchanged.
+std::string TypeSetName(int set);  // "element type float or complex"
 
 // Checks that operand i is an array of a type in `set`.
 absl::Status ExpectArray(const Instruction& instruction, int64_t i, int set = kAnyType);

@@ -32,10 +32,6 @@ ElementType UnsignedOfWidth(int bits) {
   }
 }
 
-ElementType PartOfComplex(ElementType type) {
-  return type == ElementType::kC64 ? ElementType::kF32 : ElementType::kF64;
-}
-
 bool IsBitwise(ElementType type) { return type == ElementType::kPred || tensor::IsInteger(type); }
 
 Instruction* BitcastConvert(hlo::Builder& builder, Instruction* x, ElementType type) {
@@ -61,7 +57,7 @@ Instruction* ToBits(hlo::Builder& builder, Instruction* x) {
 
 Instruction* FromBits(hlo::Builder& builder, Instruction* bits, ElementType type) {
   if (!tensor::IsComplex(type)) return BitcastConvert(builder, bits, type);
-  Instruction* parts = BitcastConvert(builder, bits, PartOfComplex(type));
+  Instruction* parts = BitcastConvert(builder, bits, tensor::RealPartOf(type));
   const Dims& dims = parts->shape().dims();
   const auto part = [&](int64_t index) {
     Dims start(dims.size(), 0), limit = dims;

@@ -2,23 +2,15 @@
 
 #include <algorithm>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/hash.h"
 
 namespace xlad::sharding {
-namespace {
-
-bool IsHash(absl::string_view line) {
-  return line.size() == 64 && std::all_of(line.begin(), line.end(), absl::ascii_isxdigit);
-}
-
-}  // namespace
 
 ProvenInstances::ProvenInstances(absl::string_view text) {
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
-    if (IsHash(line) && outcomes_.emplace(line, ProofOutcome::kProven).second) proven_.emplace_back(line);
+    if (IsSha256Hex(line) && outcomes_.emplace(line, ProofOutcome::kProven).second) proven_.emplace_back(line);
   }
 }
 

@@ -100,14 +100,14 @@ llvm::Value* EmitConvert(Ir& ir, ElementType from, ElementType to, llvm::Value* 
   IrBuilder& b = ir.b;
   if (to == ElementType::kPred) return IsNotZero(b, from, value);
   if (tensor::IsComplex(to)) {
-    const ElementType part = RealPart(to);
+    const ElementType part = tensor::RealPartOf(to);
     if (tensor::IsComplex(from)) {
       return MakeComplex(b, FloatToFloat(b, part, Real(b, value)), FloatToFloat(b, part, Imag(b, value)));
     }
     llvm::Value* real = ToFloat(b, from, part, value);
     return MakeComplex(b, real, llvm::ConstantFP::get(real->getType(), 0.0));
   }
-  if (tensor::IsComplex(from)) return EmitConvert(ir, RealPart(from), to, Real(b, value));
+  if (tensor::IsComplex(from)) return EmitConvert(ir, tensor::RealPartOf(from), to, Real(b, value));
   return tensor::IsFloating(to) ? ToFloat(b, from, to, value) : ToInteger(ir, from, to, value);
 }
 

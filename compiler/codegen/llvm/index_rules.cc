@@ -113,7 +113,7 @@ Values Iota(Elements& elements, const Instruction& iota, const Index& index) {
   const Values dims = DimsOf(ir, index, SizesOf(iota));
   llvm::Value* position = dims[iota.dimensions()[0]];
   const ElementType type = iota.shape().type();
-  llvm::Type* target = RegisterType(ir.context(), tensor::IsComplex(type) ? RealPart(type) : type);
+  llvm::Type* target = RegisterType(ir.context(), tensor::IsComplex(type) ? tensor::RealPartOf(type) : type);
   if (target->isIntegerTy()) return {ir.b.CreateZExtOrTrunc(position, target)};
   // The position is converted from 32 bits if possible, because vector units support this conversion.
   llvm::Value* narrow =

@@ -64,18 +64,12 @@ llvm::Value* RoundToBf16(IrBuilder& b, llvm::Value* value) {
 
 bool IsSmallFloat(ElementType type) { return tensor::IsFloating(type) && tensor::BitWidth(type) < 32; }
 
-ElementType RealPart(ElementType type) {
-  if (type == ElementType::kC64) return ElementType::kF32;
-  if (type == ElementType::kC128) return ElementType::kF64;
-  return type;
-}
-
 llvm::Type* RegisterType(llvm::LLVMContext& context, ElementType type) {
   if (type == ElementType::kPred) return llvm::Type::getInt1Ty(context);
   if (tensor::IsInteger(type)) return llvm::Type::getIntNTy(context, static_cast<unsigned>(tensor::BitWidth(type)));
   if (type == ElementType::kF64) return llvm::Type::getDoubleTy(context);
   if (tensor::IsComplex(type)) {
-    llvm::Type* part = RegisterType(context, RealPart(type));
+    llvm::Type* part = RegisterType(context, tensor::RealPartOf(type));
     return llvm::StructType::get(context, {part, part});
   }
   XLAD_CHECK(tensor::IsFloating(type)) << static_cast<int>(type);
@@ -97,8 +91,8 @@ llvm::Value* ToBits(IrBuilder& b, ElementType type, llvm::Value* value) {
   if (tensor::IsComplex(type)) {
     const unsigned half = static_cast<unsigned>(tensor::BitWidth(type)) / 2;
     llvm::Type* whole = b.getIntNTy(2 * half);
-    llvm::Value* low = b.CreateZExt(ToBits(b, RealPart(type), Real(b, value)), whole);
-    llvm::Value* high = b.CreateZExt(ToBits(b, RealPart(type), Imag(b, value)), whole);
+    llvm::Value* low = b.CreateZExt(ToBits(b, tensor::RealPartOf(type), Real(b, value)), whole);
+    llvm::Value* high = b.CreateZExt(ToBits(b, tensor::RealPartOf(type), Imag(b, value)), whole);
     return b.CreateOr(low, b.CreateShl(high, half));
   }
   return value;
@@ -113,16 +107,16 @@ llvm::Value* FromBits(IrBuilder& b, ElementType type, llvm::Value* bits) {
     const unsigned half = static_cast<unsigned>(tensor::BitWidth(type)) / 2;
     llvm::Value* low = b.CreateTrunc(bits, b.getIntNTy(half));
     llvm::Value* high = b.CreateTrunc(b.CreateLShr(bits, half), b.getIntNTy(half));
-    return MakeComplex(b, FromBits(b, RealPart(type), low), FromBits(b, RealPart(type), high));
+    return MakeComplex(b, FromBits(b, tensor::RealPartOf(type), low), FromBits(b, tensor::RealPartOf(type), high));
   }
   return bits;
 }
 
 llvm::Value* LoadElement(IrBuilder& b, ElementType type, llvm::Value* address) {
   llvm::LLVMContext& context = b.getContext();
-  const llvm::Align align(static_cast<uint64_t>(tensor::ByteWidth(RealPart(type))));
+  const llvm::Align align(static_cast<uint64_t>(tensor::ByteWidth(tensor::RealPartOf(type))));
   if (tensor::IsComplex(type)) {
-    llvm::Type* part = RegisterType(context, RealPart(type));
+    llvm::Type* part = RegisterType(context, tensor::RealPartOf(type));
     llvm::Value* real = b.CreateAlignedLoad(part, address, align);
     llvm::Value* imag = b.CreateAlignedLoad(part, b.CreateConstInBoundsGEP1_64(part, address, 1), align);
     return MakeComplex(b, real, imag);
@@ -136,9 +130,9 @@ llvm::Value* LoadElement(IrBuilder& b, ElementType type, llvm::Value* address) {
 }
 
 void StoreElement(IrBuilder& b, ElementType type, llvm::Value* value, llvm::Value* address) {
-  const llvm::Align align(static_cast<uint64_t>(tensor::ByteWidth(RealPart(type))));
+  const llvm::Align align(static_cast<uint64_t>(tensor::ByteWidth(tensor::RealPartOf(type))));
   if (tensor::IsComplex(type)) {
-    llvm::Type* part = RegisterType(b.getContext(), RealPart(type));
+    llvm::Type* part = RegisterType(b.getContext(), tensor::RealPartOf(type));
     b.CreateAlignedStore(Real(b, value), address, align);
     b.CreateAlignedStore(Imag(b, value), b.CreateConstInBoundsGEP1_64(part, address, 1), align);
     return;
@@ -162,8 +156,8 @@ llvm::Constant* ConstantOf(llvm::LLVMContext& context, ElementType type, absl::S
   if (tensor::IsComplex(type)) {
     const size_t half = bytes.size() / 2;
     return llvm::ConstantStruct::get(llvm::cast<llvm::StructType>(RegisterType(context, type)),
-                                     {ConstantOf(context, RealPart(type), bytes.subspan(0, half)),
-                                      ConstantOf(context, RealPart(type), bytes.subspan(half))});
+                                     {ConstantOf(context, tensor::RealPartOf(type), bytes.subspan(0, half)),
+                                      ConstantOf(context, tensor::RealPartOf(type), bytes.subspan(half))});
   }
   uint64_t bits = 0;
   std::memcpy(&bits, bytes.data(), bytes.size());

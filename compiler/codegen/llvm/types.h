@@ -22,8 +22,6 @@ llvm::Type* RegisterType(llvm::LLVMContext& context, ElementType type);
 
 // Whether registers hold values of the type in a wider float.
 bool IsSmallFloat(ElementType type);
-// The type of the real part: f32 for c64, f64 for c128, otherwise the type itself.
-ElementType RealPart(ElementType type);
 
 llvm::Value* LoadElement(IrBuilder& b, ElementType type, llvm::Value* address);
 void StoreElement(IrBuilder& b, ElementType type, llvm::Value* value, llvm::Value* address);
