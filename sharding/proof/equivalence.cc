@@ -107,6 +107,7 @@ bool Close(double a, double b, double tolerance, Exactness exactness) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
   if (a == 0 && b == 0) return exactness == Exactness::kSums || std::signbit(a) == std::signbit(b);
   if (a == b) return true;
+  if (std::isinf(a) || std::isinf(b)) return false;
   return std::abs(a - b) <= tolerance * std::max(1.0, std::abs(b));
 }
 
@@ -115,6 +116,20 @@ double ToleranceOf(ElementType type, double tolerance) {
   if (type == ElementType::kBF16) return std::max(tolerance, 4e-2);
   if (type == ElementType::kF16) return std::max(tolerance, 5e-3);
   return tolerance;
+}
+
+// "1.5", or "(1.5, 2)" for a complex element, or its bytes in hexadecimal digits, the most significant byte first.
+std::string ElementText(const tensor::Array& array, size_t i, bool as_bits) {
+  double parts[2];
+  const int count = as_bits ? 0 : FloatParts(array, i, parts);
+  if (count == 1) return absl::StrCat(parts[0]);
+  if (count == 2) return absl::StrCat("(", parts[0], ", ", parts[1], ")");
+  const auto element = array.bytes().subspan(i * tensor::ByteWidth(array.shape().type));
+  std::string text = "0x";
+  for (int64_t byte = tensor::ByteWidth(array.shape().type) - 1; byte >= 0; --byte) {
+    absl::StrAppend(&text, absl::Hex(static_cast<uint8_t>(element[byte]), absl::kZeroPad2));
+  }
+  return text;
 }
 
 absl::Status CompareLeaf(const tensor::Array& partitioned, const tensor::Array& whole, size_t leaf, double tolerance,
@@ -134,10 +149,10 @@ absl::Status CompareLeaf(const tensor::Array& partitioned, const tensor::Array& 
                 std::memcmp(partitioned.bytes().data() + i * width, whole.bytes().data() + i * width, width) == 0;
     for (int p = 0; p < parts && exactness != Exactness::kBits; ++p) same &= Close(a[p], b[p], allowed, exactness);
     if (!same) {
-      const std::string values = parts > 0 ? absl::StrCat("partitioned ", a[0], ", source ", b[0])
-                                             : std::string("the bits differ");
-      return absl::InvalidArgumentError(
-          absl::StrCat("result ", leaf, ", element [", absl::StrJoin(index, ","), "]: ", values));
+      const bool as_bits = exactness == Exactness::kBits;
+      return absl::InvalidArgumentError(absl::StrCat("result ", leaf, ", element [", absl::StrJoin(index, ","),
+                                                     "]: partitioned ", ElementText(partitioned, i, as_bits),
+                                                     ", source ", ElementText(whole, i, as_bits)));
     }
     tensor::NextIndex(whole.shape().dims, absl::MakeSpan(index));
   }

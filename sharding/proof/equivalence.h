@@ -27,8 +27,9 @@ enum class Exactness {
 };
 
 // Compares integers and floats of at most 8 bits bit by bit, and other floats by |a - b| <= tolerance * max(1, |b|)
-// unless `exactness` is kBits. The tolerance of bf16 and f16 is at least 4e-2 and 5e-3. The first difference is an
-// error: "result 3, element [0,2]: partitioned 1.5, source 2".
+// unless `exactness` is kBits. An infinity equals only itself. The tolerance of bf16 and f16 is at least 4e-2 and 5e-3.
+// The first difference is an error: "result 3, element [0,2]: partitioned 1.5, source 2". Values that are compared bit
+// by bit are shown in hexadecimal digits.
 absl::Status CompareValues(const hlo::Literal& partitioned, const hlo::Literal& whole, double tolerance,
                            Exactness exactness = Exactness::kSums);
 
