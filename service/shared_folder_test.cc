@@ -92,6 +92,23 @@ TEST_F(SharedFolderTest, ACheckpointThatAnotherJobContinuesFromStaysUntilThatJob
   EXPECT_THAT(dropped, ElementsAre(uri));
 }
 
+TEST_F(SharedFolderTest, ACheckpointOfAnotherAttemptDoesNotKeepOneWithTheBeginningOfItsName) {
+  const std::string job = Running();
+  Commit(job, 10);
+  const std::string uri = storage::FileUri(FolderOf(job, 10, 1));
+  const std::string resumed = Resume(job, "first");
+  SubmitJobRequest request;
+  request.set_client_key("tenth");
+  *request.mutable_spec() = Spec(64);
+  Do([&](CoordinatorCore& c) {
+    ASSERT_TRUE(c.Submit(request, {storage::FileUri(FolderOf(job, 10, 10)), "digest", 10}).ok());
+  });
+  for (const int64_t step : {20, 30, 40}) Commit(job, step);
+  dropped.clear();
+  Cancel(resumed);
+  EXPECT_THAT(dropped, ElementsAre(uri));
+}
+
 TEST_F(SharedFolderTest, ACheckpointThatItsJobKeepsOrTheUserNamedIsNotRemoved) {
   const std::string job = Running();
   Commit(job, 10);

@@ -38,7 +38,7 @@ void RemoveOldFiles(Context& context, const Job& job) {
   for (const Checkpoint& checkpoint : job.checkpoints) {
     removal.obsolete.keep.insert(NameIn(removal.folder, checkpoint.uri));
   }
-  for (const std::string& uri : context.jobs.ResumedWithPrefix(storage::FileUri(removal.folder) + "/")) {
+  for (const std::string& uri : context.jobs.ResumedIn(storage::FileUri(removal.folder))) {
     removal.obsolete.keep.insert(NameIn(removal.folder, uri));
   }
   context.effects.actions.push_back(std::move(removal));
@@ -53,7 +53,7 @@ void DropResumed(Context& context, const Job& job) {
   if (owner == nullptr || NameIn(FolderOf(*owner), uri) != parts.back()) return;
   const bool is_kept = std::any_of(owner->checkpoints.begin(), owner->checkpoints.end(),
                                    [&](const Checkpoint& checkpoint) { return checkpoint.uri == uri; });
-  if (is_kept || !context.jobs.ResumedWithPrefix(uri).empty()) return;
+  if (is_kept || !context.jobs.ResumedIn(uri).empty()) return;
   context.effects.actions.push_back(DropCheckpoint{uri});
 }
 

@@ -38,8 +38,10 @@ void Jobs::Apply(const JobEvent& event) {
   if (HasEnded(*job)) Close(*job);
 }
 
-std::vector<std::string> Jobs::ResumedWithPrefix(const std::string& prefix) const {
+std::vector<std::string> Jobs::ResumedIn(const std::string& uri) const {
   std::vector<std::string> found;
+  if (resumed_.contains(uri)) found.push_back(uri);
+  const std::string prefix = absl::StrCat(uri, "/");
   for (auto at = resumed_.lower_bound(prefix); at != resumed_.end() && absl::StartsWith(*at, prefix); ++at) {
     found.push_back(*at);
   }

@@ -31,8 +31,9 @@ class Jobs {
                                const std::function<bool(const Job&)>& is_listed = nullptr) const;
   // Whether a job that has not ended was submitted to continue from this checkpoint.
   bool IsResumed(const std::string& checkpoint_uri) const { return resumed_.contains(checkpoint_uri); }
-  // The checkpoints with URIs that begin with `prefix` and from which open jobs were submitted to continue.
-  std::vector<std::string> ResumedWithPrefix(const std::string& prefix) const;
+  // The checkpoints from which open jobs were submitted to continue, and that have this URI or are in the folder with
+  // this URI.
+  std::vector<std::string> ResumedIn(const std::string& uri) const;
   size_t size() const { return jobs_.size(); }
   const std::map<int64_t, Job*>& by_number() const { return by_number_; }
   // The number of jobs in each state.
