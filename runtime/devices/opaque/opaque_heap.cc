@@ -10,6 +10,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/memory_limit.h"
@@ -46,12 +47,15 @@ OpaqueHeap::~OpaqueHeap() {
 
 absl::StatusOr<void*> OpaqueHeap::Allocate(int64_t bytes, MemoryKind kind) {
   const int64_t page = sysconf(_SC_PAGESIZE);
-  const int64_t before = allocated;
-  if (bytes < 0 || bytes > most_bytes_ - before) {
-    return OutOfMemory(
-        bytes, absl::StrCat("expected 0 to ", std::max<int64_t>(0, most_bytes_ - before), ": this process may use ",
-                            most_bytes_, " bytes of memory, and ", before, " are allocated on its devices"));
-  }
+  int64_t before = allocated;
+  do {
+    if (bytes < 0 || bytes > most_bytes_ - before) {
+      return OutOfMemory(
+          bytes, absl::StrCat("expected 0 to ", std::max<int64_t>(0, most_bytes_ - before), ": this process may use ",
+                              most_bytes_, " bytes of memory, and ", before, " are allocated on its devices"));
+    }
+  } while (!allocated.compare_exchange_weak(before, before + bytes));
+  absl::Cleanup give_back = [bytes] { allocated -= bytes; };
   Block block;
   block.bytes = bytes;
   block.mapped_bytes = (bytes / page + 1) * page;
@@ -72,7 +76,7 @@ absl::StatusOr<void*> OpaqueHeap::Allocate(int64_t bytes, MemoryKind kind) {
     }
   }
   blocks_.emplace(static_cast<std::byte*>(handed_out), block);
-  allocated += bytes;
+  std::move(give_back).Cancel();
   return handed_out;
 }
 
