@@ -42,7 +42,8 @@ double NsOf(const Instruction& instruction) {
       for (const hlo::WindowDimension& d : *instruction.attributes().window) window *= static_cast<double>(d.size);
       return kNsOfScalar * elements * window;
     }
-    case Opcode::kDot: {
+    case Opcode::kDot:
+    case Opcode::kRaggedDot: {
       double contracted = 1;
       for (const int64_t d : instruction.attributes().dot->lhs_contracting) {
         contracted *= static_cast<double>(instruction.operand(0)->shape().dim(d));
@@ -50,7 +51,6 @@ double NsOf(const Instruction& instruction) {
       return kNsOfScalar * elements * contracted;
     }
     case Opcode::kConvolution:
-    case Opcode::kRaggedDot:
       return kNsOfScalar * elements * static_cast<double>(instruction.operand(1)->shape().elements()) /
              std::max<double>(1, static_cast<double>(instruction.shape().dims().back()));
     case Opcode::kSort:
