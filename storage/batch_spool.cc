@@ -86,7 +86,7 @@ absl::Status BatchSpool::OpenJob(const std::string& job) {
     stream.first = batches.back();
     for (size_t i = batches.size(); i > 0 && batches[i - 1] == stream.first; --i) --stream.first;
     ++stream.first;
-  } else if (stream.end >= 0) {  // A checkpoint includes all batches, so the job needs none of them.
+  } else if (stream.end >= 0) {  // A checkpoint follows all batches, so the job needs none of them.
     stream.first = stream.next = stream.end;
   }
   stream.on_disk.insert(batches.begin(), batches.end());

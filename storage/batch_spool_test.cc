@@ -152,8 +152,8 @@ TEST_F(BatchSpoolTest, BatchesArriveInOrderAndAreKeptUntilACheckpoint) {
   EXPECT_THAT(*files_.List("spool/job"), IsEmpty()) << "the job needs none of the batches before";
 }
 
-// Batches that the job does not need are removed, even if Keep has skipped batches, if it was interrupted, or if a
-// batch is missing on the disk.
+// Batches that the job does not need are removed even if Keep skipped batches and was interrupted, with and without a
+// restart.
 TEST_F(BatchSpoolTest, BatchesBeforeAGapAreRemoved) {
   for (int64_t fail_after = 0; fail_after < 12; ++fail_after) {
     files_ = MemoryFiles();

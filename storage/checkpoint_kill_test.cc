@@ -99,7 +99,7 @@ struct WriterRun {
 };
 
 WriterRun RunWriter(const std::string& root, int64_t attempt, int64_t first_step, int64_t kill_after_ns,
-               int64_t checkpoints) {
+                    int64_t checkpoints) {
   int ends[2];
   XLAD_CHECK(pipe(ends) == 0);
   const pid_t child = fork();

@@ -130,7 +130,7 @@ TEST_F(HostCacheTest, ContentsOfAnotherDigestAreNotReturned) {
   const std::string bytes = RandomBytes(4, 1000), other = RandomBytes(5, 1000);
   const auto liar = std::make_shared<Source>(&other), honest = std::make_shared<Source>(&bytes);
   EXPECT_TRUE(absl::IsDataLoss(Open()->ReadBlob(Sha256Hex(bytes), From(liar)).status()));
-  // Wrong contents in the cache are removed.
+  // The wrong contents are not in the cache: the next reader asks its source.
   ASSERT_TRUE(Open()->OpenBlob(Sha256Hex(bytes), From(liar)).ok());
   EXPECT_EQ(*Open()->ReadBlob(Sha256Hex(bytes), From(honest)), bytes);
 }
@@ -195,7 +195,7 @@ TEST_F(HostCacheTest, AReaderDoesNotWaitForAProcessThatIsStopped) {
   const std::string digest = Sha256Hex(bytes);
   const auto stopped = std::make_shared<Source>(&bytes), source = std::make_shared<Source>(&bytes);
   const auto reader = *Open(256 * kMiB, /*max_wait_ms=*/1)->OpenBlob(digest, From(source));
-  // The first reader is in the middle of a fetch and holds its locks while the second one reads.
+  // The reader of `stopped` is in the middle of a fetch and holds its locks while `reader` reads.
   stopped->before = [&] { EXPECT_EQ(*ReadString(*reader, 0, 3 * kMiB), bytes); };
   EXPECT_EQ(*ReadString(**Open()->OpenBlob(digest, From(stopped)), 0, 3 * kMiB), bytes);
   EXPECT_GT(source->read_bytes, 0);

@@ -137,7 +137,7 @@ TEST(BlockSums, TheirFileIsVerifiedToo) {
   for (size_t size = 0; size < text.size(); ++size) EXPECT_FALSE(ParseBlockSums(text.substr(0, size)).ok()) << size;
 }
 
-// Each file has a valid shape without elements, but the sizes of the first dimension may have any sum.
+// Each file has a valid shape without elements, but the sum of the numbers of rows may overflow.
 TEST(OpenSafetensors, TheRowsOfAllFilesHaveALimit) {
   for (const auto& [rows, is_valid] :
        {std::pair{int64_t{1} << 60, true}, {int64_t{1} << 61, true}, {int64_t{1} << 62, false}}) {
@@ -154,7 +154,7 @@ TEST(OpenSafetensors, TheRowsOfAllFilesHaveALimit) {
   }
 }
 
-TEST(ObjectWriter, AFailureAtAnyOperationLeavesTheOldFileAndNothingElse) {
+TEST(ObjectWriter, AFailureAtAnyOperationLeavesTheOldOrTheNewFile) {
   std::mt19937_64 random(4);
   const std::string old_bytes = "old", new_bytes = RandomBytes(random, 100'000);
   for (int64_t fail_after = 0;; ++fail_after) {

@@ -228,7 +228,7 @@ absl::StatusOr<std::shared_ptr<TensorSource>> OpenSafetensors(std::vector<std::s
                                                          entry.shape.ToString(), ", expected more rows of ",
                                                          whole.shape.ToString(), " as in the files before it"));
         }
-        // Each file is valid by itself, also if it has very many rows without elements.
+        // A tensor without elements may have very many rows in each file, so their sum may overflow.
         absl::StatusOr<int64_t> elements = absl::InvalidArgumentError("found more than 2^63-1 rows in all files");
         if (!__builtin_add_overflow(whole.shape.dims[0], entry.shape.dims[0], &rest.dims[0])) {
           elements = tensor::CheckedElements(rest.type, rest.dims);

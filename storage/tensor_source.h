@@ -45,10 +45,10 @@ class TensorSource {
 
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
 
-  // Fills all boxes. Bytes that several boxes share are read once, and nearby ranges are combined into one read (see
-  // ReadSpans). One read at a time is in memory. NotFound for an unknown tensor, InvalidArgument for another type or an
-  // `out` of another size, OutOfRange for a box that is not inside the tensor, DataLoss for damage and for elements
-  // that no piece has. The message begins with the tensor's name, or is that of RangeReader::Read.
+  // Fills all boxes. Ranges of bytes that overlap or are close together are combined into one read (see ReadSpans). One
+  // read at a time is in memory. NotFound for an unknown tensor, InvalidArgument for another type or an `out` of
+  // another size, OutOfRange for a box that is not inside the tensor, DataLoss for damage and for elements that no
+  // piece has. The message begins with the tensor's name, or is that of RangeReader::Read.
   absl::Status Read(absl::Span<const BoxRead> reads) const;
 
   // The header of a safetensors file that would have these tensors: their names, types and shapes.
