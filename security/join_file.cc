@@ -28,7 +28,8 @@ absl::StatusOr<JoinFile> ParseJoinFile(const std::string& text) {
   JoinFile join;
   join.token = lines[0];
   if (TokenId(join.token).empty()) {
-    return absl::InvalidArgumentError("found no token in the first line, expected a join file of `xlad token -o FILE`");
+    return absl::InvalidArgumentError(
+        "found no token in the first line, expected a join file that `xlad token -o FILE` has written");
   }
   if (lines.size() < 2 || !absl::StartsWith(lines[1], kAddress)) {
     return absl::InvalidArgumentError("found no address in the second line, expected \"address: HOST:PORT\"");

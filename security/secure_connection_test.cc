@@ -115,7 +115,8 @@ TEST(SecureConnection, PlaintextIsRefused) {
   EXPECT_TRUE(absl::IsUnavailable(SecureServer(pair.server.get(), kKey, "c").status()));
 }
 
-// A man in the middle. Forwards all bytes, flips one bit of byte `change` (none if -1), and records what it forwards.
+// A man in the middle. Forwards all bytes in both directions. In the direction from `from`, it flips one bit of byte
+// `change` (none if -1) and records the result.
 class Relay {
  public:
   Relay(std::unique_ptr<Connection> from, std::unique_ptr<Connection> to, int64_t change)

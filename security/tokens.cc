@@ -43,7 +43,7 @@ absl::StatusOr<Parts> Split(absl::string_view token) {
     return Parts{parts[1], parts[2]};
   }
   return absl::UnauthenticatedError(
-      "found a token that is not of the form xlad_ID_SECRET, expected one of `xlad token`");
+      "found a token that is not of the form xlad_ID_SECRET, expected one that `xlad token` has issued");
 }
 
 std::string Text(const TokenRecord& record) {
