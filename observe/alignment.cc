@@ -12,7 +12,7 @@ namespace xlad::observe {
 namespace {
 
 constexpr int64_t kClusterNs = 5'000'000'000;  // Steps that begin within this time are moved together.
-constexpr int64_t kSlackNs = 1'000;  // The accuracy of the least violation of causes that contradict each other.
+constexpr int64_t kSlackNs = 1'000;  // If causes contradict each other, the least slack is found to this accuracy.
 
 // The time of an event on one worker.
 struct Moment {
@@ -47,7 +47,7 @@ std::vector<Indices> ClustersOf(const Traces& traces) {
   return clusters;
 }
 
-// The number of the collective's group that contains the worker's device number `device`, or -1 if there is none.
+// The number of the collective's group that contains device `device` of the mesh, or -1 if there is none.
 int GroupOf(const TracedCollective& collective, int device) {
   for (int g = 0; g < collective.groups_size(); ++g) {
     const auto& devices = collective.groups(g).devices();
@@ -157,7 +157,8 @@ int64_t WorstViolationOf(const std::vector<Cause>& causes) {
 // impossible. The moves are then those of the least slack, which is found to kSlackNs by bisection.
 Moves MovesFor(const std::vector<Cause>& causes) {
   std::optional<Moves> best = MovesWithin(0, causes);
-  int64_t low_ns = 0, high_ns = best.has_value() ? 0 : WorstViolationOf(causes);  // No moves are needed for the latter.
+  // With the worst violation as the slack, no moves are needed.
+  int64_t low_ns = 0, high_ns = best.has_value() ? 0 : WorstViolationOf(causes);
   while (high_ns - low_ns > kSlackNs) {
     const int64_t slack_ns = low_ns + (high_ns - low_ns) / 2;
     std::optional<Moves> moves = MovesWithin(slack_ns, causes);

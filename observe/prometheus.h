@@ -11,7 +11,7 @@ namespace xlad::observe {
 
 using Labels = std::vector<std::pair<std::string, std::string>>;
 
-// A page of metric families in the order of their first samples. Only one thread may use it.
+// A page of metric families in the order of the calls of Family. Only one thread may use it.
 class MetricsPage {
  public:
   // Begins a family: `name` is a name such as "xlad_jobs", `type` is "gauge" or "counter", and `help` is one sentence.

@@ -22,7 +22,7 @@ namespace {
 constexpr int64_t kMs = 1'000'000, kSecond = 1'000'000'000;
 constexpr int64_t kStart = 1'700'000'000 * kSecond;
 
-// A worker's clock, which is ahead of the coordinator's clock by `offset_ns` and too fast by `ppm` parts per million.
+// A worker's clock, which shows `offset_ns` at kStart and is too fast by `ppm` parts per million.
 struct SkewedClock {
   int64_t offset_ns = 0;
   double ppm = 0;
@@ -224,7 +224,7 @@ AlignedStep StepWith(int worker, const std::vector<std::tuple<uint64_t, bool, in
 }
 
 // The first two workers exchange messages 1 and 2. Each arrives before it is sent, by 3 ms and by 1 ms, so no moves
-// satisfy both. Message 3 is on time whatever the others do.
+// satisfy both. Message 3 requires no move.
 TEST(AlignmentTest, ContradictoryMessagesHaveTheLeastViolation) {
   Traces traces;
   for (int w = 0; w < 3; ++w) traces.workers.push_back({1, absl::StrCat("w", w), "host", w, {}, {}});
@@ -235,7 +235,8 @@ TEST(AlignmentTest, ContradictoryMessagesHaveTheLeastViolation) {
   EXPECT_LE(WorstSpread(traces), 2 * kMs);
 }
 
-// The second worker's later message contradicts its earlier one by 10 us, but the other messages move it by 20 ms.
+// Message 1 arrives 20 ms before it is sent. If the second worker is moved by 20 ms, message 2 arrives 10 us before it
+// is sent.
 TEST(AlignmentTest, SmallContradictionsDoNotPreventLargeMoves) {
   Traces traces;
   for (int w = 0; w < 2; ++w) traces.workers.push_back({1, absl::StrCat("w", w), "host", w, {}, {}});
@@ -246,7 +247,7 @@ TEST(AlignmentTest, SmallContradictionsDoNotPreventLargeMoves) {
   EXPECT_NEAR(static_cast<double>(WorstSpread(traces)), 20 * kMs, 20'000);
 }
 
-// More workers than any limit on rounds: a chain of messages whose causes come last.
+// A chain of messages over 200 workers, in the order in which the relaxation needs the most rounds.
 TEST(AlignmentTest, ChainsOverManyWorkersAreAligned) {
   constexpr int kWorkers = 200;
   Traces traces;
