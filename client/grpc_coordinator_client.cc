@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kCallTimeoutMs = 30'000;
 constexpr int64_t kTransferTimeoutMs = 600'000;
-constexpr int64_t kRepeatMs = 30'000;  // How long attempts of a call may begin while there is no answer.
+constexpr int64_t kRepeatMs = 30'000;  // No attempt of a repeated call begins later than this after the first.
 constexpr std::chrono::milliseconds kPause{200};
 constexpr size_t kChunkBytes = 1 << 20;
 
