@@ -43,8 +43,8 @@ ENTRY main {
 
 constexpr const char* kSum = "ROOT c = s32[] add(a, b)";
 
-// A sum that starts again when it is from -10 to -8. It is not associative, but the numbers with which the partitioner
-// samples the laws of reducers do not show that.
+// A sum that starts again from 0 when it lies in [-10, -8]. It is not associative, but the numbers with which the
+// partitioner samples the laws of reducers do not show that.
 constexpr const char* kSumThatStartsAgain =
     "limits = s32[2] constant({-10, -8})\n"
     "  first = s32[1] slice(limits), slice={[0:1]}\n  least = s32[] reshape(first)\n"

@@ -134,7 +134,7 @@ void AddObjects(FolderObjects* objects, BuildResponse* response) {
   }
 }
 
-// Builds a small program of this machine, so that later builds find libraries, tables and code in memory.
+// Builds a small program for this machine, so that later builds find libraries, tables and code in memory.
 void Prepare() {
   constexpr char kProgram[] = R"(HloModule prepare
 add {
@@ -171,7 +171,7 @@ struct ChildInput {
 
 ChildInput ReadInput() {
   ChildInput input;
-  char piece[1 << 16];  // The streams of the library would read single bytes.
+  char piece[1 << 16];  // The standard streams would read single bytes.
   while (true) {
     const ssize_t n = read(STDIN_FILENO, piece, sizeof piece);
     if (n < 0 && errno == EINTR) continue;
@@ -239,7 +239,7 @@ absl::StatusOr<BuildResponse> Build(const BuildRequest& request, compiler::Objec
   XLAD_ASSIGN_OR_RETURN(const sharding::PipelineResult sharded,
                         sharding::RunPipeline(std::move(module), OptionsFor(spec)));
   AddTiming("partition", RealClock().NowNs() - since_ns, &response);
-  // Is printed while the program is compiled.
+  // The text is printed while the program is compiled.
   std::future<std::string> text = std::async(
       std::launch::async, [&sharded] { return hlo::PrintText(*sharded.partitioned.variants.at(0).module); });
   for (const std::string& warning : sharded.partitioned.warnings) response.add_warnings(warning);

@@ -27,8 +27,8 @@ absl::StatusOr<CompileRequest> MakeCompileRequest(const sharding::PartitionedPro
 // response, and continues. In a sandbox, BuildRequest.dump_directory has no effect. Returns the exit code: 0 if a
 // response was written, even if the response has an error.
 //
-// If the path is not empty, the folder is a storage::EntryFolder with the objects of earlier builds. Only those of the
-// version are used. The sandbox permits reading the folder. Objects that are not found there are compiled, and
+// If the path is not empty, the folder is a storage::EntryFolder with the objects of earlier builds. Only objects of
+// the version are used. The sandbox permits reading the folder. Objects that are not found there are compiled, and
 // returned in the response.
 //
 // If `is_idle`, the process does beforehand what takes time only in the first build of a process, because its input is
