@@ -64,7 +64,7 @@ void Checkpoints::OnTick(Job* job) {
   if (!attempt.shards.empty()) StoreIfComplete(job, attempt.shards.rbegin()->first);
   const int64_t every_ms = EveryMs(context_.options, job->spec);
   if (every_ms <= 0 || job->spec.session() || job->state != RUNNING || attempt.stop_at >= 0) return;
-  // A spec may say 2^53 ms, which is more than a number of ns can be.
+  // A spec may say 2^53 ms, which does not fit into 64 bits as nanoseconds.
   if ((context_.now_ns - attempt.last_checkpoint_ns) / kNsPerMs < every_ms) return;
   Request(job);
 }

@@ -51,8 +51,8 @@ class Checkpoints {
 // it is repaired.
 bool IsRefusal(int32_t code);
 
-// The number of steps from the step of the furthest worker to the step at which all workers are told to act. If they
-// are as long as the last step, which took `step_ms`, these steps take at least half a second, so that the message
+// The number of steps from the step of the furthest worker to the step at which all workers are told to act. If
+// these steps are as long as the last step, which took `step_ms`, they take at least half a second, so the message
 // arrives before any worker begins that step. If `step_ms` is not known (0), the number is 16.
 int64_t StepMargin(double step_ms);
 

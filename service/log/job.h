@@ -91,7 +91,7 @@ struct Job {
   bool has_loss = false;
   std::string final_state_blob;
   RunReport report;  // The report of the attempt that finished the job.
-  // The number of events in the log that only describe checkpoints that are no longer kept.
+  // The number of events in the log that only describe checkpoints that were not stored or are no longer kept.
   int64_t surplus_events = 0;
 
   // Whether the attempt runs quickly compiled code, although the optimized code may have been built.

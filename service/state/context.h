@@ -90,7 +90,7 @@ struct Context {
   bool AllSpeak(int32_t protocol, const std::vector<Peer>& peers) const;
   // Whether the worker gets new attempts.
   bool TakesWork(const Worker& worker) const;
-  // The devices of all workers that take work, and the free ones among them.
+  // The devices of all workers that take work or, if `only_free`, only those that are free.
   std::vector<WorkerDevices> Offers(bool only_free) const;
   // A hash of the workers that take work: their ids, processes and numbers of devices.
   uint64_t OffersHash() const;

@@ -20,7 +20,7 @@ enum class WorkerState {
   // gets no new ones.
   kSuspect,
   kLost,     // The worker has been silent for lost_ms, and its attempts have ended.
-  kMayExit,  // The worker has asked to be drained, has no attempt any more, and was told that it may exit.
+  kMayExit,  // The worker has asked to be drained, has no attempt anymore, and was told that it may exit.
 };
 
 struct Worker {
