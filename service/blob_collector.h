@@ -1,4 +1,4 @@
-// Removes the blobs that no job needs any more.
+// Removes the blobs that no job needs anymore.
 //
 // A blob is uploaded before a submission, a checkpoint or the record of a build names it in the log. An unnamed blob is
 // therefore kept for `unnamed_ms` after its upload, and after a client was told that the blob exists. The blobs of a

@@ -60,7 +60,7 @@ class BuildPool {
   bool has_built_ = false;     // Whether there was an urgent build.
   int64_t urgent_builds_ = 0;  // The number of urgent builds that are running.
   bool ending_ = false;
-  // Starts the idle processes. The kernel kills them if it ends, also while they build.
+  // Starts the idle processes. The kernel kills them when this thread ends, even while they build.
   std::thread thread_;
 };
 

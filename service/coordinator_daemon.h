@@ -17,7 +17,7 @@ struct DaemonOptions {
   // HOST:PORT of metrics, health and dashboard (http_pages.h); empty to disable them.
   std::string http;
   std::string data_folder;   // The job log, the blobs and one folder per job. Created if missing.
-  std::string program_path;  // The xlad program, which builds run as a child process.
+  std::string program_path;  // The xlad program. Each build runs it as a child process.
   bool keep_idle_build = false;  // Whether a process is kept ready for the next build (build_pool.h).
   std::string cache_folder;  // The executable cache (executable_cache.h); empty for none.
   // Files that the user provides, all optional: a certificate, its key, and a token that allows every call. When the

@@ -223,7 +223,7 @@ TEST_F(GrpcServerTest, AWorkerThatSendsNonsenseLosesItsStream) {
   EXPECT_THAT(status.error_message(), HasSubstr("worker_id"));
 }
 
-// A refused worker needs the reason, which is its last message. Here the worker does not read before it has sent
+// A refused worker needs the reason, which is the last message to it. Here the worker does not read before it has sent
 // everything, so that the messages to it do not fit into the buffers of the stream.
 TEST_F(GrpcServerTest, AClosedStreamEndsAfterAllOfItsMessages) {
   constexpr int kProbes = 5000;

@@ -211,7 +211,7 @@ class Followers::Stream final : public grpc::ServerGenericBidiReactor {
     owner_->Wake(this);
   }
   void OnDone() override {
-    // The lock waits for the followers' thread, which may be using this object.
+    // The followers' thread may be using this object, so that thread deletes it.
     const std::lock_guard lock(owner_->mutex_);
     owner_->streams_.erase(this);
     owner_->due_.erase(this);

@@ -186,7 +186,7 @@ TEST(LastState, ALastStateIsTriedAgainWhileTheDiskIsFull) {
   EXPECT_EQ(cluster.Status(job).state(), SUCCEEDED);
 }
 
-// The advice is for the newest error.
+// The advice depends on the error, on the place of the checkpoints, and on whether the state is the last one.
 TEST(LastState, TheAdviceDependsOnTheError) {
   const struct {
     absl::Status error;

@@ -13,7 +13,7 @@ void AddCoordinator(const CoordinatorStatus& status, MetricsPage* page) {
   page->Gauge("xlad_coordinator_serving", "1 if the job log can be written, otherwise 0.", status.serving() ? 1 : 0);
   page->Gauge("xlad_coordinator_accepts_jobs", "0 if the disk is too full for further jobs, otherwise 1.",
               status.accepts_jobs() ? 1 : 0);
-  page->Gauge("xlad_coordinator_term", "The number of times that a coordinator has begun to write this job log.",
+  page->Gauge("xlad_coordinator_term", "A number that grows each time that a coordinator begins to write this job log.",
               static_cast<double>(status.term()));
   page->Gauge("xlad_data_free_bytes", "Free space on the disk of the data folder.",
               static_cast<double>(status.free_bytes()));

@@ -201,7 +201,7 @@ TEST(MixedJobs, TheReportOfAJobIsTheSumOfItsWorkersReports) {
   cluster.Built();
   cluster.Start(job, {1, 2});
   Finish(&cluster, 1, job, {{"cpu", 5}});
-  Finish(&cluster, 1, job, {{"cpu", 7}});  // The message is repeated on a new connection and counts only once.
+  Finish(&cluster, 1, job, {{"cpu", 7}});  // The worker repeats the message, which counts only once.
   EXPECT_TRUE(cluster.Status(job).report().launches().empty());
   Finish(&cluster, 2, job, {{"cpu", 20}, {"opaque", 3}});
   cluster.Restart();

@@ -17,7 +17,7 @@ JobSpec WithPolicy(JobSpec spec, JobSpec::OnLoss on_loss) {
   return spec;
 }
 
-// Returns the last launch that was sent to a connection.
+// Returns the last launch that was sent.
 LaunchTask LastLaunch(const Cluster& cluster) {
   LaunchTask launch;
   for (const SendMessage& sent : cluster.sent) {
@@ -115,7 +115,8 @@ TEST(Recovery, AFencedAttemptCannotCommit) {
   EXPECT_EQ(cluster.indexes.size(), 1u);
 }
 
-// Launches that are sent again share it too, for example those to all workers after a restart of the coordinator.
+// Launches that are sent again share the common part, too, for example those to all workers after a restart of the
+// coordinator.
 TEST(Recovery, TheLaunchesOfAnAttemptShareTheirCommonPart) {
   Cluster cluster;
   cluster.Register(1, "a");
@@ -231,7 +232,7 @@ TEST(Recovery, AWorkerThatIsLostDuringAdoptionIsNoLongerReady) {
   cluster.Restart();
   cluster.Register(1, "a", 1, {task});
   cluster.Ready(1, job);
-  cluster.RunFor(11'000, {});  // A silent worker is lost after a shorter time.
+  cluster.RunFor(11'000, {});  // Worker a is silent and counts as lost after 10 s.
   cluster.Register(2, "b", 1, {task});
   cluster.Ready(2, job);
   EXPECT_EQ(cluster.Status(job).state(), STARTING);

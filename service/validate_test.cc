@@ -239,14 +239,15 @@ void Overfill(const Field* field, google::protobuf::Message* message) {
   }
 }
 
-// Whether an element may take more memory than it has bytes in the message. A limit of the bytes is not enough then.
+// Whether an element may take more memory than it has bytes in the message. A limit on the bytes of the message is then
+// not enough.
 bool Expands(const Field* field) {
   const Field::CppType type = field->cpp_type();
   return type != Field::CPPTYPE_FLOAT && type != Field::CPPTYPE_BOOL && field->type() != Field::TYPE_FIXED64;
 }
 
-// Expects that `validate` refuses each repeated field of `message`, a part of what it checks, with too many elements.
-// The message must have an element in each repeated field of messages.
+// `message` is a part of what `validate` checks. Expects that `validate` refuses too many elements in each of its
+// repeated fields. The message must have an element in each repeated field of messages.
 void ExpectLimits(google::protobuf::Message* message, const std::function<absl::Status()>& validate) {
   const auto* reflection = message->GetReflection();
   for (int f = 0; f < message->GetDescriptor()->field_count(); ++f) {
@@ -286,7 +287,7 @@ const std::set<std::string> kAnyNumber = {
     "GetArrayRequest.array",
 };
 
-// Expects that `validate` refuses the least and the greatest number in each field of 64 bits, except for kAnyNumber.
+// Expects that `validate` refuses the least and the greatest number in each int64 field, except for kAnyNumber.
 void ExpectRanges(google::protobuf::Message* message, const std::function<absl::Status()>& validate) {
   const auto* reflection = message->GetReflection();
   for (int f = 0; f < message->GetDescriptor()->field_count(); ++f) {
