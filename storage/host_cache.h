@@ -64,8 +64,8 @@ class HostCache {
   absl::Status ReadStored(const std::string& digest, int64_t offset, absl::Span<std::byte> out, const Wait& wait) const;
 
   // The numbers of bytes that readers and ReadBlob have read from the cache (found) and from sources (fetched) since
-  // this process opened the cache. Whole blocks are counted. Neither number includes reads of ReadStored or
-  // reads of a blob whose file in the cache could not be opened.
+  // this process opened the cache. Whole blocks are counted. Neither number includes reads of ReadStored or reads of
+  // a blob whose file in the cache could not be opened.
   int64_t found_bytes() const { return found_bytes_; }
   int64_t fetched_bytes() const { return fetched_bytes_; }
 
