@@ -421,7 +421,7 @@ void AddBench(CLI::App& parent, Action* action) {
       ->capture_default_str()
       ->check(OneOf({"table", "json"}));
   app->callback([=] {
-    // Without COLLECTIVE, reductions are in the order of the ranks, unless --mode is given or NCCL must run them.
+    // Without COLLECTIVE, the mode is run-to-run, unless --mode is given or NCCL is required.
     const bool has_mode = app->count("--mode") > 0;
     options->flags = GivenFlags(*app);
     *action = [=] {

@@ -202,7 +202,7 @@ void AddBenchFlags(CLI::App* app, BenchOptions* o) {
   app->add_option("--batches", o->batches, "timed batches, of which the median is printed")
       ->capture_default_str()
       ->check(Between(1, 100000));
-  app->add_option("-c,--check", o->check, "check the results: 0 or 1")
+  app->add_option("-c,--check", o->check, "check the results; 0: do not")
       ->capture_default_str()
       ->check(Between(0, 1000));
   app->add_option("-d,--datatype", o->type, "element type: float, half, bfloat16, int32, ...")->capture_default_str();
@@ -235,8 +235,8 @@ void AddBenchFlags(CLI::App* app, BenchOptions* o) {
   app->add_flag("--shrink", o->shrink,
                 "when a rank has died, the others form a smaller group and finish an all_reduce");
   app->add_option("--mode", o->mode,
-                  "order of reductions: fast (any), run-to-run (by rank; the default without COLLECTIVE), canonical (a "
-                  "balanced tree over the ranks)")
+                  "order of reductions: fast (any), run-to-run (the same in each run; the default without COLLECTIVE), "
+                  "canonical (a balanced tree over the ranks)")
       ->capture_default_str();
   AddByteCountFlag(app, "--rotate", &o->rotate_bytes, "use buffers in turn, of this many bytes in total on each rank");
   app->add_option("--json", o->json, "also write the rows to this file")->check(NamedOutputFile());

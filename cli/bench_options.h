@@ -21,14 +21,15 @@ struct BenchOptions {
   int check = 1;       // If 0, the results are not checked.
   int average = 3;  // The reported time: 0 that of rank 0; 1 the mean, 2 the minimum, 3 the maximum of all ranks.
   int root = 0;
-  // If 0, the number that a launcher started; without one, the number of cores, within 2 to 8.
+  // If 0, the number that a launcher has started or, without a launcher, the number of cores, at least 2 and at most 8.
   int ranks = 0;
   int registered = 0;        // If 1, xlad allocates the buffers, and other ranks access them directly.
   int64_t rotate_bytes = 0;  // The total size of the buffers that iterations use in turn.
   std::string type = "float", op = "sum", algorithm, plans, transport = "auto", mode = "fast", json;
   bool any_network = false, checksums = false, shrink = false;
   bool explain = false, wide = false, memory = false, digest = false, calibrate = false;
-  int64_t calibrate_ms = 1000;  // For --calibrate, or if this machine has not been calibrated.
+  // How long the ranks measure, with --calibrate or if this machine has not been calibrated.
+  int64_t calibrate_ms = 1000;
   int64_t deadline_ms = 30000;   // How long to wait until all ranks have started.
   std::string meeting_folder;             // Empty if all ranks are on this host.
   std::string listen_host = "127.0.0.1";  // The address by which other ranks reach this one.

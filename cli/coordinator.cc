@@ -15,7 +15,8 @@
 namespace xlad::cli {
 namespace {
 
-// Writes a join file, so that commands of the user who runs a coordinator off loopback need no flag.
+// Writes a join file if the coordinator does not listen on loopback and has no --tls-cert, so that commands of the user
+// who runs it need no flag.
 absl::Status WriteOwnCredentials(const service::DaemonOptions& options, const std::string& address) {
   const auto at = ParseHostPort(options.listen);
   if (!at.ok() || IsLoopback(at->host) || !options.tls_cert_file.empty()) return absl::OkStatus();
@@ -61,7 +62,7 @@ void AddCoordinator(CLI::App& parent, Action* action) {
       ->check(NotEmpty());
   app->add_option("--http", options->http, kHttpHelp)->check(Address());
   app->add_option("--tls-cert", options->tls_cert_file, "PEM certificate chain; default: a generated one");
-  app->add_option("--tls-key", options->tls_key_file, "its PEM private key");
+  app->add_option("--tls-key", options->tls_key_file, "PEM private key of the certificate of --tls-cert");
   app->add_option("--token-file", options->token_file,
                   "file whose first line is a token that allows every call; --tls-cert requires it if --listen is not "
                   "a loopback address");

@@ -122,7 +122,7 @@ void PrintProgress(const JobStatus& status, const History& history, const JobSpe
   std::fflush(stderr);
 }
 
-// Prints once why a job has been pending for kSayAfterMs. Used if there is no progress line.
+// Prints why a job has been pending for kSayAfterMs, once for each reason. Used if there is no progress line.
 class WaitingNotice {
  public:
   void Update(const JobStatus& status) {

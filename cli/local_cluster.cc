@@ -61,7 +61,7 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
   return cluster;
 }
 
-// The flags with which workers connect to the coordinator, and with which other workers connect to them.
+// The flags that tell a worker how to connect to the coordinator, and at which address other workers reach it.
 absl::StatusOr<std::vector<std::string>> LocalCluster::WorkerConnection(const LocalClusterOptions& options) {
   XLAD_ASSIGN_OR_RETURN(const HostPort listen, ParseHostPort(options.listen));
   if (IsLoopback(listen.host)) return std::vector<std::string>{"--coordinator", Address()};

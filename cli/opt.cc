@@ -131,7 +131,8 @@ void AddOpt(CLI::App& parent, Action* action) {
   app->add_flag("--verify-only", options->verify_only,
                 "print nothing; the exit code says whether the program is valid");
   CLI::Option* passes =
-      app->add_option("--passes", options->passes, "passes to run, separated by commas, in --list-passes' order");
+      app->add_option("--passes", options->passes,
+                      "passes to run, separated by commas; they run in the order of --list-passes");
   app->add_flag("--list-passes", options->list_passes, "print the names of the compiler's passes, in order");
   CLI::Option* stage =
       app->add_option("--stage", options->stage, "stop after this stage: hlo, propagated, partitioned or optimized")

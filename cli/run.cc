@@ -264,8 +264,8 @@ void AddRun(CLI::App& parent, Action* action) {
   app->add_option("--data", options->data_folder, "keep logs and the partitioned program in this folder")
       ->check(NotEmpty());
   auto* const profile = app->add_flag("--profile", options->profile,
-                                      "train in this process and print the time of every kernel, its operations and "
-                                      "bytes, and its share of what this machine can do");
+                                      "train in this process, and print the time of every kernel, its operations and "
+                                      "bytes per second, and the fraction of this machine's peak rate");
   AddFormatFlag(app, &options->profiling.format);
   for (const char* other : {"--workers", "--curve", "--save-state", "--data", "--resume", "--checkpoint-every",
                             "--checkpoint-keep", "--checkpoint-to", "--plot", "--trace"}) {

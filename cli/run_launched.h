@@ -37,9 +37,9 @@ class LaunchedRun {
     std::string transport;
     bool any_network = false;
   };
-  // Called by the other ranks: runs a worker until rank 0 has called PutEnd. Returns the exit code that rank 0 put. If
-  // the worker ended before that, or if rank 0 did not put the coordinator's address within a minute, returns the exit
-  // code for the error, or 1 if there is no error.
+  // Called by the other ranks: runs a worker until rank 0 has called PutEnd. Returns the exit code that rank 0 put, or
+  // 1 if rank 0 put it before the coordinator's address. If the worker ended before rank 0 called PutEnd, or if rank 0
+  // did not put the coordinator's address within a minute, returns the exit code for the error, or 1 if there is none.
   int RunWorker(const WorkerPart& part);
 
  private:

@@ -80,7 +80,7 @@ void PrintJobs(const std::vector<JobStatus>& jobs) {
   }
 }
 
-// The jobs that have devices, with their time by cause.
+// The jobs, except sessions, that have devices, with their time by cause.
 absl::StatusOr<std::vector<JobStatus>> RunningJobs(client::CoordinatorClient& client) {
   ListJobsRequest request;
   request.set_placed(true);

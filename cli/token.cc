@@ -95,7 +95,8 @@ void AddToken(CLI::App& parent, Action* action) {
       "Examples:\n  xlad token --data /var/lib/xlad --role worker -o worker.join\n"
       "  xlad token --data /var/lib/xlad --role submitter --user alice --days 7 -o alice.join\n"
       "  xlad token --data /var/lib/xlad --list\n  xlad token --data /var/lib/xlad --revoke 0123456789ab\n"
-      "The coordinator may be running. It must have listened off loopback, without --tls-cert, at least once.");
+      "The coordinator may be running. It must have listened at least once on an address other than loopback, without\n"
+      "--tls-cert.");
   app->add_option("--data", options->data, "the coordinator's data folder")->capture_default_str();
   app->add_option("--role", options->role, "reader, submitter, worker or operator (docs/reference/security.md)")
       ->check(OneOf({"reader", "submitter", "worker", "operator"}));

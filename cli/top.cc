@@ -43,7 +43,7 @@ absl::StatusOr<Snapshot> Ask(client::CoordinatorClient& client) {
   return now;
 }
 
-// The step of a job at an earlier time, and its speed since then.
+// The step of a job at an earlier time, and the speed that was measured at that time.
 struct Progress {
   int64_t step = 0;
   int64_t at_ns = 0;

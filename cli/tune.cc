@@ -29,7 +29,7 @@ struct TuneOptions {
   int threads = 0;
 };
 
-// A kernel of the program, and the speedup of its best schedule.
+// A kernel of the program, its best schedule, and its times with the usual schedule and with the best one.
 struct TunedKernel {
   uint64_t hash = 0;
   std::string name, source;

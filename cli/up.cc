@@ -127,7 +127,8 @@ void AddUp(CLI::App& parent, Action* action) {
               "A worker that ends is replaced.\n"
               "SIGTERM or Ctrl-C drains: running jobs stop after a step, save their state, and continue at the next "
               "start.");
-  app->add_option("--listen", options->cluster.listen, "HOST:PORT of the coordinator; off loopback, encrypted")
+  app->add_option("--listen", options->cluster.listen,
+                  "HOST:PORT of the coordinator; connections are encrypted unless it is on loopback")
       ->capture_default_str()
       ->check(Address());
   app->add_option("--advertise", options->cluster.advertise, kAdvertiseHelp)->check(Host());

@@ -60,8 +60,8 @@ void AddWorker(CLI::App& parent, Action* action) {
       "Examples:\n  xlad worker --coordinator 127.0.0.1:7411 --devices 2\n"
       "  xlad worker --coordinator 127.0.0.1:7411 --device opaque:2\n"
       "  srun -n 4 xlad worker --dry-run\n"
-      "Started by srun, mpirun, torchrun or Kubernetes, a worker takes the coordinator's host and its own id from\n"
-      "them if no flag gives them (docs/reference/launchers.md).\n"
+      "Started by srun, mpirun, torchrun or Kubernetes, a worker takes the coordinator's host and its own id from the\n"
+      "launcher's variables, unless flags set them (docs/reference/launchers.md).\n"
       "SIGTERM drains the worker: its jobs stop after a step and save their state. The exit code is 75 if they\n"
       "continue on other workers, and 0 if the worker was idle. A second SIGTERM ends the worker at once.");
   AddDeviceFlags(app, &options->devices, "COUNT (default: 1) devices of this worker; default KIND: cpu");
