@@ -109,8 +109,8 @@ def check() -> None:
 @contextlib.contextmanager
 def put_off() -> Iterator[None]:
     """Defers the first Ctrl-C until the end of the block, so that the result of a call is not lost. If the block is in
-    a function of WHOLE, defers it until that function has returned. A second Ctrl-C is
-    deferred only while it would be lost or could make gRPC wait forever."""
+    a function of WHOLE, defers it until that function has returned. A second Ctrl-C is deferred only while it would be
+    lost or could make gRPC wait forever."""
     global _critical
     main = _is_main()
     _critical += main

@@ -123,7 +123,7 @@ class RemoteArray:
         return self
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        # get() may return read-only memory, which the array keeps.
+        # Without a copy, the result shares the memory of get(), which may be read-only.
         return np.array(self.get(), dtype) if copy else np.asarray(self.get(), dtype)
 
     def __jax_array__(self) -> Any:
