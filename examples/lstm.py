@@ -48,7 +48,7 @@ def step(state, batch):
 
 
 def split(name):
-    """Splits the weights of every gate by units, and the matrix that reads the units by rows."""
+    """Splits the hidden units: the last dimension of the gates' weights and biases, and the rows of `out`."""
     return {"input": P(None, None, "tp"), "hidden": P(None, None, "tp"), "bias": P(None, "tp"),
             "out": P("tp")}.get(name.split(".")[-1])
 

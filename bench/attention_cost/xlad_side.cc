@@ -66,7 +66,7 @@ class Program {
   }
 
  private:
-  // Fills parameters of type f32 and bf16 with random numbers between -1 and 1. Other types are zero.
+  // Fills parameters of the types f32, bf16 and f16 with random numbers between -1 and 1. Others are zero.
   absl::Status FillMemory(runtime::Device* device) {
     const Executable& executable = loaded_->executable();
     for (const Allocation& allocation : executable.allocations()) {

@@ -4,10 +4,10 @@
     sudo python3 bench/throttled_link/throttled_link.py --mbit 400 --bytes 16M --sockets 1,4
 
 htb limits the loopback interface of a separate network namespace. Both ranks are in this namespace and share the rate.
-With two ranks, each rank of an AllReduce sends as many bytes as its operand has to the other rank. The loop does the
-same: each of two processes writes this number of bytes to its sockets, and reads the other's bytes in threads.
+In an AllReduce of two ranks, each rank sends the other as many bytes as its operand has. The loop does the same: each
+of two processes writes this number of bytes to its sockets, and reads the other's bytes in threads.
 
-For each size, the loop with each number of sockets and xlad run in turn. The script prints the median times. For xlad
+For each size, xlad and the loop with each number of sockets run in turn. The script prints the median times. For xlad
 and for each other number of sockets, it also prints the median of a ratio: the time of the loop with the first number
 of sockets divided by the time of xlad, or of the loop with the other number. Above 1, the loop with the first number
 of sockets is slower.

@@ -5,8 +5,9 @@
 
 The step is like those of MaxText: bf16 computation on f32 weights, Adam, and a scan over the layers, which are
 recomputed in the backward pass. The batch is split over dp, fsdp and ep. Weights are split over fsdp, and also over ep:
-the weights of experts by expert, all others like over fsdp. Heads, inner dimensions and, if its size is a multiple of
-tp, the vocabulary are split over tp. All arrays are abstract, so exporting a model of any size takes seconds.
+the weights of experts by expert, all others in the same dimension as over fsdp. Heads, inner dimensions and, if its
+size is a multiple of tp, the vocabulary are split over tp. All arrays are abstract, so exporting a model of any size
+takes seconds.
 """
 import argparse
 import functools
