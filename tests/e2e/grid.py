@@ -331,7 +331,7 @@ class Outcome:
         return found
 
 
-# --- Faults. Each returns a description, and the time of the death if a process of a worker was killed, otherwise None.
+# --- Faults. Each returns a description, and the time of death, or None if no process of a worker was killed.
 
 
 def kill_worker(grid, dice, what):

@@ -67,8 +67,7 @@ class HostFaults(unittest.TestCase):
             used = {worker["id"] for worker in self.job(net, env, job)["workers"]}
             victim = sorted(used)[-1]
             host = int(victim[1:])
-            # Kills the process and all processes that it started, because the process namespace of the host ends with
-            # it.
+            # This also kills all processes that the worker started, because its process namespace ends with it.
             net.processes[host - 1].kill()
             self.wait_until_named(net, env, job, victim)
             event = wait_for(lambda: self.ends(net, env, job), "the attempt to end")[0]

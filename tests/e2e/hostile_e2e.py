@@ -229,7 +229,7 @@ class Hostile(unittest.TestCase):
     def test_flood(self):
         processes = [self.made.coordinator, self.made.workers["w0"]]
         ports = [(process.pid, port) for process in processes for port in listening_ports(process.pid)]
-        self.assertGreaterEqual(len(ports), 2, "the coordinator's and the worker's data plane")
+        self.assertGreaterEqual(len(ports), 2, "the ports of the coordinator and of the worker")
         before = {process.pid: (resident_mb(process.pid), descriptors(process.pid)) for process in processes}
         quiet = self.probe(max(1.0, SECONDS / 3))
         ending = threading.Event()

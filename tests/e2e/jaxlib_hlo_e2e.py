@@ -17,7 +17,8 @@ REFUSED = ("Unknown opcode", "unexpected attribute", "must take the context oper
            "u1[2]", "Async update requires", "Async done requires", "AsyncUpdate and AsyncDone", "alias_config",
            "expects attribute name", "unexpected token", "expects a list starting", "MeshAxesReplicaGroupList",
            "Expected 1000000000 elements", "attribute mode is expected")
-# Differences to ignore: fields that XLA's proto does not have, numbers that its text parser rounds, omitted constants.
+# Differences to ignore: fields that XLA's proto does not have, numbers that XLA's text parser rounds, omitted
+# constants.
 LOST = ("domain={", "cross_program_prefetch_index=0", "channel_id=0", "origin={", "(nan, inf)", "constant({...})",
         "debug_attributes=")
 

@@ -23,7 +23,7 @@ class Trace(unittest.TestCase):
         return json.loads(path.read_text())
 
     def check_messages(self, timeline):
-        """Checks that a receive precedes its send by at most 1 ms. Returns the number of messages."""
+        """Checks that no message is received more than 1 ms before it is sent. Returns the number of messages."""
         ends = {"s": {}, "f": {}}
         for event in timeline["traceEvents"]:
             if event["ph"] in ends:
@@ -37,7 +37,7 @@ class Trace(unittest.TestCase):
         return len(ends["s"])
 
     def check_collectives(self, timeline, devices):
-        """Checks that devices leave a collective of all devices at most 1 ms before the last device enters it."""
+        """Checks that no device leaves a collective of all devices more than 1 ms before the last one enters it."""
         steps = {}  # By thread: the steps with their beginnings and ends.
         for span in spans_of(timeline, "step"):
             number = int(span["name"].split()[1])

@@ -85,8 +85,8 @@ class BenchTest(CommunicationTest):
             environment = os.environ | {"XLAD_RANK": str(rank), "XLAD_RANKS": "3", "XLAD_LAUNCH": launch}
             command = [XLAD, "bench", "all_reduce", "-b", "64K", "-e", "64K", "-f", "2", "-n", "1000",
                        "--batches", "90000", "--transport", transport, "--shrink"]
-            # With messages, a group without a plan first measures its costs. The death of a rank then ends the
-            # benchmark.
+            # Without --algorithm, a group that uses messages first measures its costs, and the death of a rank during
+            # the measurement ends the benchmark.
             if transport != "shm":
                 command += ["--algorithm", "ring"]
             ranks.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
