@@ -36,8 +36,8 @@ void ReadInto(FileDescriptor* from, std::string* out) {
   if (n == 0) from->Close();
 }
 
-// Limits a resource of another process. A lower limit that the process already has remains.
-bool LimitOf(pid_t pid, __rlimit_resource resource, int64_t value) {
+// Limits a resource of another process. A lower hard limit that the process already has remains.
+bool SetLimit(pid_t pid, __rlimit_resource resource, int64_t value) {
   rlimit limit{};
   if (prlimit(pid, resource, nullptr, &limit) != 0) return false;
   const rlim_t least = std::min(limit.rlim_max, static_cast<rlim_t>(value));
@@ -133,8 +133,8 @@ absl::Status IdleChild::Limit(const ChildLimits& limits) {
   pollfd end{process_.pidfd.get(), POLLIN, 0};
   if (poll(&end, 1, 0) != 0) return absl::UnavailableError(absl::StrCat(name_, " has ended"));
   const bool limited =
-      (limits.memory_bytes <= 0 || LimitOf(pid(), RLIMIT_AS, limits.memory_bytes)) &&
-      (limits.cpu_seconds <= 0 || LimitOf(pid(), RLIMIT_CPU, limits.cpu_seconds)) &&
+      (limits.memory_bytes <= 0 || SetLimit(pid(), RLIMIT_AS, limits.memory_bytes)) &&
+      (limits.cpu_seconds <= 0 || SetLimit(pid(), RLIMIT_CPU, limits.cpu_seconds)) &&
       (limits.nice <= 0 || setpriority(PRIO_PROCESS, pid(), getpriority(PRIO_PROCESS, pid()) + limits.nice) == 0);
   if (limited) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat("cannot limit ", name_, ": ", std::strerror(errno)));

@@ -25,7 +25,7 @@ namespace xlad {
 class ChildProcess {
  public:
   // Runs `argv` (argv[0] is a path) with /dev/null as standard input. Standard output and standard error are appended
-  // to the file `log_path`, or inherited if it is empty. Errors: Internal if the log cannot be opened,
+  // to the file `log_path`, or inherited if `log_path` is empty. Errors: Internal if the log cannot be opened,
   // ResourceExhausted if the system cannot create another process or descriptor.
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const std::vector<std::string>& argv,
                                                              const std::string& log_path);

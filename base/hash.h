@@ -1,4 +1,4 @@
-// Hashes of byte strings. They have the same values on all machines and in all versions. Thread-safe.
+// Hashes of byte strings. They have the same values on all machines and in all versions. The functions are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ std::string Sha256Hex(absl::string_view bytes);
 // Whether `text` has the form of such a hash: 64 lower-case hex digits.
 bool IsSha256Hex(absl::string_view text);
 
-// Computes SHA-256 of bytes that arrive in pieces. Call Add any number of times, then FinishHex once.
+// Computes SHA-256 of bytes that arrive in pieces. Call Add any number of times, then FinishHex once. Not thread-safe.
 class Sha256 {
  public:
   Sha256();

@@ -54,9 +54,9 @@ class Listener {
 class Network {
  public:
   virtual ~Network() = default;
-  // `address` is HOST:PORT; the system chooses a free port if PORT is 0. Listens on the first address to which the host
-  // resolves. AlreadyExists if the port is in use, InvalidArgument if the address is malformed or the host is unknown.
-  // Unavailable if the system refuses for another reason. Messages contain the address.
+  // `address` is HOST:PORT; the system chooses a free port if PORT is 0. Listens on the first of the host's addresses
+  // on which this machine can listen. AlreadyExists if the port is in use, InvalidArgument if the address is malformed
+  // or the host is unknown. Unavailable if the system refuses for another reason. Messages contain the address.
   virtual absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address) = 0;
   // Connects within timeout_ms, or returns Unavailable. Tries all addresses of the host. InvalidArgument as in Listen.
   // timeout_ms does not limit the lookup of the host's name.

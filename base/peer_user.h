@@ -17,8 +17,8 @@ namespace xlad {
 // InvalidArgument for malformed addresses.
 absl::StatusOr<uid_t> UserOfClient(const std::string& client, const std::string& server);
 
-// Returns OK if the client of a connection over loopback runs as this process's user or as root. Otherwise, or if the
-// client's user cannot be found, returns PermissionDenied with both users.
+// Returns OK if the client of a connection over loopback runs as this process's user or as root. Otherwise returns
+// PermissionDenied with both users, or with the reason why the client's user cannot be found.
 absl::Status CheckSameUser(const std::string& client, const std::string& server);
 
 }  // namespace xlad

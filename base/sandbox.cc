@@ -120,8 +120,9 @@ class CallFilter {
 absl::Status ForbidCalls() {
   CallFilter filter;
   for (const int call : kForbidden) filter.Forbid(call);
-  // Threads may be started, but not processes; namespaces therefore cannot be created either. A filter cannot read the
-  // arguments of clone3, because they are in memory. If clone3 fails with ENOSYS, the C library uses clone.
+  // Threads may be started, but not processes. The kernel refuses a new user namespace for a thread, so an unprivileged
+  // process cannot create any namespace with clone. A filter cannot read the arguments of clone3, because they are in
+  // memory. If clone3 fails with ENOSYS, the C library uses clone.
   filter.AllowOnlyIf(SYS_clone, 0, BPF_JSET, CLONE_THREAD);
   filter.Forbid(SYS_clone3, kUnknown);
   // Signals may be sent only to threads of this process. abort() needs this.

@@ -11,8 +11,8 @@ namespace xlad {
 // the descriptors that it has. It cannot
 //   - open, create or remove files (enforced by Landlock)
 //   - change properties of files, make sockets or processes, execute programs, enter namespaces or change the system,
-//     or send signals to other processes, trace them or change their priorities (these calls fail with EPERM; enforced
-//     by seccomp)
+//     or send signals to other processes, trace them or change their priorities (these calls fail with EPERM, or
+//     clone3 with ENOSYS; enforced by seccomp)
 //   - gain privileges
 // If `readable_folder` is not empty, the files below this folder can still be opened for reading by name, but the
 // folder cannot be listed.

@@ -50,7 +50,8 @@ class Core {
   absl::Status Run(const std::vector<LloItem>& items) {
     for (const LloItem& item : items) {
       if (const auto* loop = std::get_if<LloLoop>(&item)) {
-        // Iterations without bundles only set counters, and only bundles are limited in number: the last one is enough.
+        // Iterations without bundles only set counters, so the last iteration is enough. Running all of them could take
+        // forever, because only bundles are limited in number.
         const int64_t first = RunsBundles(loop->items) ? 0 : std::max<int64_t>(0, loop->trips - 1);
         for (int64_t i = first; i < loop->trips; ++i) {
           scalars_[loop->counter] = i;

@@ -147,9 +147,9 @@ struct LloProgram {
 // The maximum number of instructions of a slot in a bundle, for a core with Chip::vector_alus = `vector_alus`.
 int SlotsOf(LloSlot slot, int vector_alus);
 
-// The assembler text of a verified program. ParseLlo reads it: ParseLlo(PrintLlo(p)) == p if all names are single
-// words, the names of buffers differ, and no buffer is named "inputs" or "outputs" or has one of the characters , ; { }
-// in its name. An example:
+// The assembler text of a verified program. ParseLlo reads it: ParseLlo(PrintLlo(p)) == p if at most 64 loops are
+// nested, the costs of macro-operations are integers, all names are single words, the names of buffers differ, and no
+// buffer is named "inputs" or "outputs" or has one of the characters , ; { } in its name. An example:
 //
 //   program double
 //   buffer x f32 4096

@@ -45,7 +45,7 @@ TEST(LloLimitsTest, LoopsWithoutBundlesEnd) {
   EXPECT_THAT(MessageOf(RunLlo(*program, no_macros, &memory)), HasSubstr("tile 4611686018427387903 of VMEM"));
 }
 
-// The number of bundles of 22 levels is the largest power of 5 that a double holds exactly, up to a factor of five.
+// With 22 levels, the number of bundles is 5^22, the largest power of 5 that a double holds exactly.
 TEST(LloLimitsTest, NestedLoopsAreTimed) {
   const Chip chip = *BuiltInChip("v5e");
   const auto time_of = [&](int depth, int64_t trips) {
