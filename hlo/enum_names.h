@@ -1,4 +1,5 @@
-// The words for the values of attributes. The position of a word in its table is its number in the proto.
+// The words for the values of attributes. If the proto has such a value as a number, this number is the position of the
+// word in its table.
 #pragma once
 
 #include <cstdint>

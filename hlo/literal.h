@@ -10,8 +10,8 @@
 namespace xlad::hlo {
 
 // A literal must not change once it is shared. `elided` marks a constant whose values are missing from the dump
-// ("{...}"). It prints as "{...}" again and evaluates as zeros. `array` has no bytes if the
-// elided constants of a module together take more than 256 MiB.
+// ("{...}"). It prints as "{...}" again and evaluates as zeros. `array` has no bytes if the module's elided constants
+// would take more than 256 MiB with it.
 struct Literal {
   tensor::Array array;               // Used if `is_tuple` is false.
   std::vector<Literal> tuple;

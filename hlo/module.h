@@ -156,7 +156,8 @@ class Computation {
   Instruction* Add(std::unique_ptr<Instruction> instruction, absl::Span<Instruction* const> operands = {});
   // Removes an instruction that has no users and is neither the root nor a parameter.
   void Remove(Instruction* instruction);
-  // Removes several such instructions in one pass over the computation. Remove needs a pass for each instruction.
+  // Removes several instructions in one pass over the computation. Remove needs a pass for each. Their users must all
+  // be among them, and neither the root nor a parameter may be.
   void RemoveAll(const absl::flat_hash_set<const Instruction*>& instructions);
   // Removes the instructions that neither the root nor a side effect depends on, except parameters. Returns the number
   // of removed instructions.
@@ -186,7 +187,7 @@ class Computation {
   Module* parent_ = nullptr;
   std::vector<std::unique_ptr<Instruction>> instructions_;
   std::vector<Instruction*> parameters_;       // An element is null if its number is missing.
-  std::vector<Instruction*> late_parameters_;  // Parameters whose numbers are far above the others.
+  std::vector<Instruction*> late_parameters_;  // Parameters whose numbers are negative or far above the others.
   Instruction* root_ = nullptr;
   bool is_fusion_ = false;
   std::string execution_thread_;

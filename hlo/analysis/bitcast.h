@@ -10,12 +10,13 @@ namespace xlad::hlo {
 // row-major.
 Dims MajorToMinor(const Shape& shape);
 
-// Unimplemented if a bitcast is neither evaluated nor compiled. A bitcast reinterprets the memory of its operand as an
-// array of another element type, shape and layout. The memory of an array is its elements in the order of its layout.
-// Therefore these bitcasts are refused:
+// Returns Unimplemented for a bitcast that is neither evaluated nor compiled. A bitcast reinterprets the memory of its
+// operand as an array of another element type, shape and layout. The memory of an array is its elements in the order of
+// its layout. Therefore these bitcasts are refused:
 //
-//   - between tiled arrays, unless the dimensions that are tiled are the same:
-//       f32[2,8,128]{2,1,0:T(8,128)} to f32[16,128]{1,0:T(8,128)} is accepted, to f32[2048]{0:T(1024)} is not
+//   - between tiled arrays, unless the tiles and the sizes of the tiled dimensions are the same:
+//       f32[2,4,8,128]{3,2,1,0:T(8,128)} to f32[8,8,128]{2,1,0:T(8,128)} is accepted, to f32[64,128]{1,0:T(8,128)} is
+//       not
 //   - between types of different widths, one of which has less than a byte: the text does not say whether these
 //     elements are packed
 //   - between tuples of different layouts

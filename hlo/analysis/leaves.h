@@ -1,8 +1,8 @@
 // The leaves of a shape or literal: its parts that are not tuples, in the order of a depth-first walk.
 //
 // Example: the shape (f32[2], (s32[], token[]), ()) has the leaves f32[2], s32[], token[]. Their numbers are 0, 1
-// and 2, of which 0 and 1 are array leaves. An empty tuple has no leaves. Buffers are listed per leaf, and shardings
-// per array leaf.
+// and 2, of which 0 and 1 are array leaves. An empty tuple has no leaves. The compiler assigns buffers to leaves, and
+// the partitioner assigns shardings to array leaves.
 #pragma once
 
 #include <cstdint>

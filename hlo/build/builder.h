@@ -11,7 +11,7 @@
 // The computation then prints as
 //   x = f32[8,4] parameter(0)
 //   constant = f32[] constant(0)
-//   ROOT reduce = f32[4] reduce(x, constant), dimensions={0}, to_apply=add
+//   ROOT reduce = f32[4] reduce(x, constant), dimensions={0}, to_apply=add_f32
 #pragma once
 
 #include <concepts>

@@ -12,7 +12,7 @@
 namespace xlad::hlo::eval {
 
 constexpr int kMaxJacobiSweeps = 60;
-// Rounding leaves couplings of a few units of the last place, so smaller ones must count as zero.
+// A coupling of a smaller relative size counts as zero, because rounding leaves a few units in the last place.
 constexpr double kNegligibleCoupling = 4 * std::numeric_limits<double>::epsilon();
 
 // The rotation of two vectors x and y that makes their inner product `coupling` zero; a and b are their squared

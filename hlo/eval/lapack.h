@@ -57,8 +57,8 @@ inline Complex128 ScaleByPowerOfTwo(Complex128 x, int exponent) {
   return {std::scalbn(x.real(), exponent), std::scalbn(x.imag(), exponent)};
 }
 
-// Scales a matrix by a power of two, which is exact, so that its largest element is about 1 and squares do not
-// overflow. Returns the exponent of the power that restores the elements.
+// Scales a matrix by a power of two, which is exact except for underflow, so that its largest element is about 1 and
+// squares do not overflow. Returns the exponent of the power that restores the elements.
 template <typename T>
 int ScaleToUnit(const MatrixRef<T>& a) {
   double largest = 0;

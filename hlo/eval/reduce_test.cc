@@ -154,7 +154,7 @@ ENTRY e { x = f32[2,4] constant({{1, nan, 3, 3}, {-0, 0, -1, -inf}})
   ExpectSame(result->tuple[1], Constant("s32[2,3] {{1, 2, 3}, {1, 0, 2}}"), "indices");
 }
 
-// A sum of a million small numbers is accurate to a bit or two; a sum of bf16 is rounded once.
+// A sum of a million f32 numbers and a sum of bf16 numbers are computed in double and rounded once.
 TEST(Reduce, SumsInDouble) {
   const auto module = Program(R"(HloModule m
 add { a = f32[] parameter(0)

@@ -67,7 +67,7 @@ class Value {
   // Returns the array for writing. Afterwards this value is the empty tuple. The array is copied only if it is shared
   // or WithShape has changed its shape.
   Array Take();
-  // Adds the bytes of the arrays that are neither counted yet nor shared to `meter`. They are subtracted when the
+  // Adds to `meter` the bytes of the arrays that are neither counted yet nor shared. They are subtracted when the
   // arrays are freed.
   void Charge(MemoryMeter* meter);
   // The number of bytes that FromShared and Borrow allocate in place of elided ones.

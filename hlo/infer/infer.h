@@ -8,8 +8,9 @@ namespace xlad::hlo {
 
 // Returns the result shape that the definition of the opcode implies, without layouts. Example: the result of
 // dot(f32[4,8] x, f32[8,2] y) with contracting dimensions {1} and {0} is f32[4,2]. Some opcodes (parameter, constant,
-// iota, reshape, custom-call ...) do not determine their result; for these the function returns the instruction's own
-// shape, after checking what the opcode requires of it. Errors are InvalidArgument: "found ..., expected ... [label]".
+// iota, reshape, custom-call ...) do not determine their result. For these the function returns the instruction's own
+// shape, which may have layouts, after checking what the opcode requires of it. Errors are InvalidArgument:
+// "found ..., expected ... [label]".
 //
 // The instruction may be malformed: attributes may have any value, and called computations may lack a root. Pointers to
 // operands and called computations must be valid.

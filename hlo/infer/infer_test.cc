@@ -322,7 +322,8 @@ TEST(InferTest, SizesBeyond64Bits) {
   }
 }
 
-// Every elementwise opcode accepts two or more of these types, and the result has the operands' sizes.
+// Every elementwise opcode that determines its result shape accepts two or more of these types, and the result has the
+// operands' sizes.
 TEST(InferTest, ElementwiseOverAllTypes) {
   const ElementType types[] = {ElementType::kPred, ElementType::kS4,  ElementType::kS32,  ElementType::kU8,
                                ElementType::kU64,  ElementType::kF16, ElementType::kBF16, ElementType::kF32,

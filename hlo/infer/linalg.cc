@@ -74,7 +74,7 @@ Inferred InferFft(const Instruction& i) {
       return Violation("fft-length", absl::StrCat("fft_length=", Brief(a.fft_length)), "lengths of 0 or more");
     }
     const int64_t expected = inverse_real && last && length > 0 ? length / 2 + 1 : length;
-    // The sizes of an operand without elements are not checked, because the result has no elements either.
+    // The sizes of an operand without elements are not checked, because there is nothing to transform.
     if (size != expected && !Contains(x.dims(), 0)) {
       return Violation("fft-length", absl::StrCat("size ", size, " for fft_length ", length),
                        absl::StrCat("size ", expected));

@@ -73,8 +73,8 @@ absl::Status ExpectFewParts(const std::vector<const Shape*>& elements);
 // The number of positions that a window takes in each dimension of `dims`. `window` has one entry per dimension.
 absl::StatusOr<Dims> WindowedDims(absl::Span<const int64_t> dims, const Window& window);
 
-// The meaning of the numbers in the replica groups or source-target pairs of a collective. It follows from channel_id
-// and use_global_device_ids.
+// The meaning of the numbers in the replica groups or source-target pairs of a collective. It follows from the opcode,
+// channel_id and use_global_device_ids.
 enum class GroupIds { kReplica, kPartition, kReplicaAllPartitions, kGlobal };
 GroupIds IdsOf(const Instruction& instruction);
 

@@ -8,7 +8,7 @@
 namespace xlad::hlo {
 namespace {
 
-// The number of elements of a shape that may be too large, which is an error.
+// The number of elements of a shape, or an error if the shape is too large.
 absl::StatusOr<int64_t> CheckedElements(const Shape& shape) {
   const auto elements = tensor::CheckedElements(shape.type(), shape.dims());
   if (!elements.ok()) return absl::InvalidArgumentError(absl::StrCat(elements.status().message(), " [shape-size]"));

@@ -7,7 +7,8 @@
 namespace xlad::hlo {
 namespace {
 
-// Products of a field with a size or with a number of devices do not overflow.
+// With this limit, the product of a field and a number of devices does not overflow. WindowedDims limits the products
+// of fields and sizes.
 constexpr int64_t kMaxWindowField = int64_t{1} << 36;
 
 absl::Status CheckFields(const WindowDimension& w, size_t d) {

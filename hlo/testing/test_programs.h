@@ -13,7 +13,7 @@ namespace xlad::hlo {
 std::vector<absl::string_view> InstructionSnippets();
 // Values of sharding=.
 std::vector<absl::string_view> ShardingSnippets();
-// Values of replica_groups= for 8 devices.
+// Values of replica_groups= for at most 8 devices.
 std::vector<absl::string_view> ReplicaGroupSnippets();
 // "TYPE[...] constant(...)", as the printer writes it.
 std::vector<absl::string_view> LiteralSnippets();

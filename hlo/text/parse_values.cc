@@ -80,7 +80,7 @@ struct LabelPlaces {
 
 bool TakeLabels(absl::string_view labels, char batch, char feature, const LabelPlaces& places) {
   const auto& [batch_dim, feature_dim, spatial] = places;
-  // A '?' is a dimension without a role. Some libraries split vectors off the features in this way.
+  // A '?' is a dimension without a role, such as the vector dimension of cuDNN's layout NCHW_VECT_C.
   const auto known = labels.size() - static_cast<size_t>(std::count(labels.begin(), labels.end(), '?'));
   spatial->assign(known < 2 ? 0 : known - 2, -1);
   *batch_dim = *feature_dim = -1;

@@ -209,7 +209,7 @@ TEST(Text, LongListsHaveElementNumbers) {
   EXPECT_THAT(printed, HasSubstr("f32[], /*index=5*/f32[], f32[])"));
 }
 
-// The printer omits a window without dimensions. Every reader of the attribute relies on a value.
+// The printer omits a window without dimensions. Code that uses windows expects one, so the parser adds it.
 TEST(Text, WindowsOfScalarsHaveNoDimensions) {
   for (const absl::string_view window : {"", ", window={}"}) {
     const std::string text = absl::StrCat(

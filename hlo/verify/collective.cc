@@ -69,7 +69,7 @@ absl::Status CheckMeshAxes(const ReplicaGroups::MeshAxes& mesh_axes) {
     if (axis.size < 0 || axis.pre_size < 1 || axis.size > kMaxDevices || axis.pre_size > kMaxDevices ||
         (axis.size > 0 && found->second % (axis.size * axis.pre_size) != 0)) {
       return Violation("replica-groups-mesh", absl::StrCat("'", axis.name, "':(", axis.pre_size, ")", axis.size),
-                       absl::StrCat("a part that divides the axis' size ", found->second));
+                       absl::StrCat("a part that divides the axis's size ", found->second));
     }
     parts.push_back(axis.size == 0 ? found->second : axis.size);
   }

@@ -84,7 +84,7 @@ absl::Status VerifySharding(const Instruction& instruction) {
     return Violation("sharding-tuple",
                      absl::StrCat(Counted(std::ssize(sharding.tuple), "sharding"), " for ",
                                   Brief(instruction.shape())),
-                     absl::StrCat(leaves.size(), ", one per array"));
+                     absl::StrCat(leaves.size(), ", one per array or token"));
   }
   for (size_t k = 0; k < leaves.size(); ++k) XLAD_RETURN_IF_ERROR(CheckLeaf(sharding.tuple[k], *leaves[k]));
   return absl::OkStatus();

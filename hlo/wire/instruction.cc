@@ -60,7 +60,7 @@ Dims* NumbersOf(InstructionFields* fields, uint32_t number) {
 
 // Returns true for the messages that are dropped: statistics, and frontend_attributes if it is empty. XLA writes both
 // into every instruction.
-bool IsEmptyMessage(const Field& field) {
+bool IsDropped(const Field& field) {
   constexpr uint32_t kStatistics = 82;
   return field.number == kStatistics ||
          (field.bytes.empty() && field.number == pb::Instruction::kFrontendAttributesFieldNumber);
@@ -82,7 +82,7 @@ bool InstructionFields::Scan(absl::string_view bytes, bool* merged) {
         *text = field.bytes;
         continue;
       }
-      if (IsEmptyMessage(field)) continue;
+      if (IsDropped(field)) continue;
     } else if (field.type == WireReader::kVarint) {
       if (int64_t* const number = NumberOf(this, field.number); number != nullptr) {
         *number = field.value;

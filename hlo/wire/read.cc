@@ -127,7 +127,7 @@ class ModuleReader {
     computation->set_execution_thread(in.execution_thread() == "main" ? "" : in.execution_thread());
     XLAD_RETURN_IF_ERROR(CheckParameters(*computation));
     XLAD_RETURN_IF_ERROR(ReadOrder(in.id(), instructions, computation));
-    // The computation is added only after its body is read, because a computation cannot call itself.
+    // The id is entered only after the body is read, because a computation cannot call itself.
     if (!computations_.emplace(in.id(), computation).second) {
       return Bad(absl::StrCat("found computation id ", in.id(), " again, expected each once"));
     }
@@ -355,7 +355,7 @@ class ModuleReader {
   SharedParts shared_;
 };
 
-// Reads a module from its bytes. Computations are split first, so that no message is larger than an instruction.
+// Reads a module from its bytes. Splits off the computations first, so that they are not parsed as one large message.
 absl::StatusOr<std::unique_ptr<Module>> ReadBytes(absl::string_view bytes) {
   std::vector<absl::string_view> computations;
   std::string rest;

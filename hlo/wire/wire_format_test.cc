@@ -15,8 +15,8 @@ namespace {
 // As an int, the first is negative, and the second is 1.
 constexpr size_t kSizes[] = {size_t{5} << 29, (size_t{1} << 32) + 1};
 
-// An empty group with the number 5, and then one field of bytes with the number 2. Its pages take no memory, because
-// they are never written.
+// An empty group with the number 5, and then one field of bytes with the number 2. Only the first page takes memory,
+// because the other ones are never written.
 class LargeMessage {
  public:
   explicit LargeMessage(size_t bytes) : bytes_(bytes) {

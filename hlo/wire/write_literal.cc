@@ -113,7 +113,8 @@ void WriteLiteral(const Literal& literal, const Shape& constant, pb::Literal* ou
     }
     return;
   }
-  // An elided constant is written as zeros, because other readers require as many values as the shape has.
+  // An elided constant that has bytes is written as zeros, because other readers require as many values as the shape
+  // has.
   out->set_elided(literal.elided);
   const bool as_it_is = IsRowMajor(constant) || literal.array.bytes().empty();
   WriteArray(as_it_is ? literal.array : InMemoryOrder(literal.array, constant.layout()->minor_to_major), out);
