@@ -27,8 +27,8 @@ class Sha256 {
   std::unique_ptr<State> state_;
 };
 
-// Returns a 64-bit XXH3 hash, for tables and the fingerprints of schedules. Must not be used for input that an
-// adversary chooses.
+// Returns a 64-bit XXH3 hash, for tables, checksums and fingerprints. Must not be used for input that an adversary
+// chooses.
 uint64_t Hash64(absl::string_view bytes, uint64_t seed = 0);
 
 }  // namespace xlad
