@@ -8,8 +8,8 @@ namespace {
 
 using Kind = CollectiveKind;
 
-// Copies the n blocks of `size` elements that begin at `scratch` to the output. Block i is the part of the rank i
-// positions after this one.
+// Copies the n blocks of `size` elements that begin at `scratch` to the output. Block i is the part of the rank that is
+// i positions after this one.
 template <typename PartOf>
 void CopyToOutput(int64_t scratch, int64_t size, const PartOf& part, ScheduleBuilder* builder) {
   const int n = builder->ranks();
@@ -19,7 +19,7 @@ void CopyToOutput(int64_t scratch, int64_t size, const PartOf& part, ScheduleBui
   }
 }
 
-// Block i of the scratch memory is the part of the rank i positions after this one.
+// Block i of the scratch memory is the part of the rank that is i positions after this one.
 void AllGather(const CollectivePlan& plan, const Unit& unit, ScheduleBuilder* builder) {
   const int n = builder->ranks(), self = builder->position();
   const auto part = [&](int p) { return UnitOf(plan, unit, builder->PartAt(p)); };

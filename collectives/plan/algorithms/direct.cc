@@ -47,7 +47,8 @@ void ReduceScatter(Interval own, const PartOf& part, ScheduleBuilder* builder) {
 
 template <typename PartOf>
 void AllGather(Interval own, const PartOf& part, ScheduleBuilder* builder) {
-  // The copy is first, because in place it would otherwise wait until the messages have been received.
+  // The copy is first. After the sends, it would wait until the messages have been received, because executors order
+  // operations as if input and output overlapped (in place).
   builder->Copy(OutputRegion(part(builder->position())), InputRegion(own));
   ForEachPeer(*builder, [&](int to, int) { builder->Send(to, InputRegion(own)); });
   ForEachPeer(*builder, [&](int, int from) { builder->Recv(from, OutputRegion(part(from))); });

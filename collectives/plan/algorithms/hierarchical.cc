@@ -1,5 +1,5 @@
 // AllReduce in two levels: reduce-scatter within each host, AllReduce of each part across hosts, all-gather within each
-// host. Each of the L ranks of a host sends only 1 / L of the data to other hosts.
+// host. Each of the L ranks of a host exchanges only 1 / L of the data with other hosts.
 //
 // The ranks of a host exchange directly. Hosts exchange in a ring, or directly if the order of reduction is canonical.
 #include "collectives/plan/algorithms/build.h"

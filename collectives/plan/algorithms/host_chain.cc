@@ -2,9 +2,9 @@
 // each host to the next, and the results are sent back.
 //
 // The ranks of a host first exchange parts of their inputs, one part for each rank of the host. Each rank then combines
-// its part of the previous hosts' partial results with those of its own host, from left to right, and sends the result
-// to the rank at the same place on the next host. The last host has the results. Between two neighboring hosts, each
-// byte of the data is sent once in each direction. "direct" sends it L times between two hosts of L ranks.
+// its part of the previous hosts' partial results with the contributions of its own host, from left to right, and sends
+// the result to the rank at the same place on the next host. The last host has the results. Between two neighboring
+// hosts, each byte of the data is sent once in each direction. "direct" sends it L times between two hosts of L ranks.
 //
 // If elements are accumulated in their own type, the results have the same bits as those of "direct", because each
 // partial result is a value that "direct" also computes.

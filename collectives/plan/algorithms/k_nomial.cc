@@ -175,8 +175,9 @@ Schedule BuildWith(const CollectivePlan& plan, const CollectiveSpec& spec, int r
   return builder.Finish(/*in_place=*/true);
 }
 
-// The number of rounds is the depth of the tree, which is at most ceil(log_k n), or twice the depth if data is sent up
-// and down the tree. In a Broadcast, the root sends all elements to each of its up to (k - 1) ceil(log_k n) children.
+// The number of rounds is the depth of the tree, or twice the depth if data is sent up and down the tree. The depth is
+// at most ceil(log_k n). In a Broadcast, the root sends all elements to each of its up to (k - 1) ceil(log_k n)
+// children.
 AlgorithmCost CostWith(const CollectivePlan& plan, const CollectiveSpec& spec, int64_t radix) {
   const int64_t n = spec.ranks, count = spec.input_elements(), depth = DepthOf(spec.ranks, radix);
   const int64_t children = std::ssize(NodeOf(spec.ranks, 0, radix).children);

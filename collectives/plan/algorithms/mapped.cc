@@ -24,7 +24,7 @@ Range AlignedPart(Range all, int64_t n, int64_t i, int64_t align) {
 }
 
 // Builds the schedule of one rank. Operations on empty regions are omitted, but signals are not. The class has more
-// than 25 methods because it has one for each collective and each protocol.
+// than 25 methods because all protocols and collectives share its helpers.
 class Builder {
  public:
   Builder(const CollectiveSpec& spec, int rank) : spec_(spec), n_(spec.ranks), me_(rank) {
@@ -240,8 +240,8 @@ class Builder {
     return Select([&](int peer) { return Reads(peer, me_) || Reads(me_, peer); });
   }
 
-  // Returns the elements `at` of a part of the input or output of a rank, which may have fewer elements. A buffer
-  // without parts counts as one part.
+  // Returns the elements `at` of a part of the input or output of a rank, without those past the end of the part. A
+  // buffer without parts counts as one part.
   Range InPart(int rank, int part, Range at) const {
     if (!InputHasParts(spec_.kind)) return Within({0, spec_.input_elements(rank)}, at);
     return Within(PartOf(int64_t{rank} * n_, 1, part), at);
@@ -312,8 +312,8 @@ class Builder {
     if (spec_.kind == CollectiveKind::kCollectivePermute) Zero(Out(at));
   }
 
-  // The root writes the last 1 / n of each output, and the other ranks copy the rest. All ranks then do the same amount
-  // of work.
+  // The root writes the last 1 / n of each output, and the other ranks copy the rest. Apart from the copy to the root's
+  // own output, all ranks then do the same amount of work.
   void BroadcastByWindows() {
     const Range all{0, part_}, last = AlignedPart(all, n_, n_ - 1, align_);
     if (!IsRoot()) return Copy(Out({0, last.begin}), In({0, last.begin}, spec_.root));

@@ -2,9 +2,9 @@
 // "PAT: a new algorithm for all-gather and reduce-scatter operations at scale", arXiv 2506.20252.
 //
 // Each part is sent along a binomial tree that is rotated so that its owner is the root. The farthest rank gets the
-// part first. "Offset x" is the part of the rank x positions before this one. A rank keeps parts in scratch memory in
-// the order of arrival, which is the same on all ranks. A round therefore needs one message, or two if an offset in the
-// middle is not sent.
+// part first. "Offset x" is the part of the rank that is x positions before this one. A rank keeps parts in scratch
+// memory in the order of arrival, which is the same on all ranks. A round therefore needs one message, or two if an
+// offset in the middle is not sent.
 #include "collectives/plan/algorithms/build.h"
 #include "collectives/plan/algorithms/rows.h"
 

@@ -10,7 +10,7 @@ namespace {
 
 using Kind = CollectiveKind;
 
-// The direction of the ring of a channel.
+// The ring of a channel, as seen by one rank.
 struct Ring {
   int n;
   int self;

@@ -54,8 +54,8 @@ class Lane {
     return PositionIn(grid_, at);
   }
 
-  // Returns the elements that are left, after the reduce-scatter phase, to the ranks that have the coordinate `at` in
-  // the phase's dimension and this rank's coordinates in the dimensions of the earlier phases.
+  // Returns the elements that some ranks hold after the reduce-scatter phase: the ranks with the coordinate `at` in the
+  // phase's dimension and with this rank's coordinates in the dimensions of the earlier phases.
   std::vector<Interval> Set(size_t phase, int at) const {
     if (spec_.kind == Kind::kAllReduce) {
       Interval all = unit_.at;
