@@ -116,7 +116,8 @@ TEST(CostText, RefusesMalformedLines) {
   }
 }
 
-// All sizes that the flags of `xlad bench` accept, compared with arithmetic that does not overflow.
+// Sizes from 0 to 2^40 bytes, the most that the flags of `xlad bench` accept, compared with arithmetic that does not
+// overflow.
 TEST(ByteCounts, GrowWithoutOverflow) {
   constexpr int64_t kMost = int64_t{1} << 40;
   const int64_t numbers[] = {0, 1, 2, 3, 1000, (1 << 30) - 1, 1 << 30, kMost / 2, kMost / 2 + 1000, kMost - 1, kMost};

@@ -40,8 +40,8 @@ struct Place {
   friend bool operator==(const Place&, const Place&) = default;
 };
 
-// Whether input and output share memory. An executor may decide which operations wait until a message has been received
-// before it knows whether it runs in place. kWaits models such an executor: input and output are separate, but
+// Whether input and output share memory. An executor may decide, before it knows whether it runs in place, which
+// operations wait until a message has been received. kWaits models such an executor: input and output are separate, but
 // operations wait as if they shared memory.
 enum class Sharing { kSeparate, kInPlace, kWaits };
 

@@ -19,8 +19,8 @@ struct CollectivePlan {
   int chunks = 1;         // The number of pieces of the data that are pipelined.
   int channels = 1;       // The number of channels that carry equal parts of the data.
   // The sizes of the dimensions of a grid (ring_2d, ring_3d, swing: X first), or the number of ranks on each level of a
-  // hierarchy (hierarchical: ranks per host, hosts). The product of the sizes is the number of ranks. Rank r has the
-  // coordinates r % X, r / X % Y, ... If it is empty, the algorithm chooses.
+  // hierarchy (hierarchical, host_chain: ranks per host, hosts). The product of the sizes is the number of ranks. Rank
+  // r has the coordinates r % X, r / X % Y, ... If it is empty, the algorithm chooses.
   std::vector<int> grid;
   int radix = 4;  // The k of a k-nomial tree, in which a node has up to k - 1 children on each level.
   // The rank at each position of the ring, grid or tree. If it is empty, the ranks are in ascending order. If the spec

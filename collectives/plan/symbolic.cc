@@ -54,7 +54,7 @@ absl::StatusOr<int> ReductionTrees::Combine(absl::Span<const int> operands) {
       const uint64_t more = trees_[operand].contributors[word];
       if ((tree.contributors[word] & more) != 0) {
         return absl::InternalError(absl::StrCat("combines a rank's contribution twice: it is in ",
-                                                ToString(operands[0]), " and in another operand"));
+                                                ToString(operand), " and in an earlier operand"));
       }
       tree.contributors[word] |= more;
     }
