@@ -61,7 +61,7 @@ TEST(Cores, CountsQuotaAndMasks) {
   EXPECT_FALSE(EachHasACore({{3}, {3}, {3}}, INT_MAX));
   EXPECT_FALSE(EachHasACore({{3}, {3}}, 1));
   EXPECT_FALSE(EachHasACore({{1}, {1}, {6}}, INT_MAX));  // Three cores, but two processes are bound to the same one.
-  EXPECT_TRUE(EachHasACore({{7}, {3}, {1}}, INT_MAX));   // The last process needs the core of the first ones.
+  EXPECT_TRUE(EachHasACore({{7}, {3}, {1}}, INT_MAX));   // The last process can use only core 0.
   EXPECT_TRUE(EachHasACore({{1}, {0, 1}}, INT_MAX));     // Masks of different lengths.
   EXPECT_FALSE(EachHasACore({{1}, {}}, INT_MAX));
 }
