@@ -133,8 +133,8 @@ std::unique_ptr<ControlFile> ControlFile::InMemory(std::byte* address, int ranks
   head->ranks = ranks;
   head->bytes = control->bytes_;
   for (int rank = 0; rank < ranks; ++rank) {
-    // Only members other than zero are written. The texts and windows, which these ranks do not use, then take no
-    // memory.
+    // Only members whose initial values are not zero are written. The texts and windows, which these ranks do not use,
+    // then take no memory.
     control->rank(rank).core.store(-1, std::memory_order_relaxed);
     control->rank(rank).waits_for.store(-1, std::memory_order_relaxed);
   }

@@ -147,7 +147,8 @@ class ProcessGroup final : private GroupOwner {
 };
 
 // Joins the group of the launch that started this process (launcher.h), through files of this host. FailedPrecondition
-// if no launcher has started this process. Other errors are those of DetectLaunch, CheckOneHost and Form.
+// if no launcher has started this process. Other errors are those of DetectLaunch, CheckOneHost, ControlFolder,
+// MeetingFolder::Open and Form.
 absl::StatusOr<std::unique_ptr<ProcessGroup>> JoinLaunchedGroup(int64_t deadline_ms = 30000);
 
 }  // namespace xlad::collectives
