@@ -56,7 +56,8 @@ std::unique_ptr<HostMemory> HostMemory::Make(bool with_arena) {
   if (!with_arena) return memory;
   const std::string machine = MachineName();
   absl::StatusOr<std::unique_ptr<SharedSegment>> arena =
-      machine.empty() ? absl::UnavailableError("this machine has no boot id") : SharedSegment::Create(ArenaBytes());
+      machine.empty() ? absl::UnavailableError("the boot id or the PID namespace cannot be read")
+                      : SharedSegment::Create(ArenaBytes());
   if (!arena.ok()) {
     LogWarn("no memory is shared with other processes; collectives use messages",
             {{"error", std::string(arena.status().message())}});
