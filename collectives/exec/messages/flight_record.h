@@ -19,8 +19,8 @@ class FlightRecord {
   // Rank 0 creates the file; the others open it. Returns null if there are more than kMaxGroupRanks ranks.
   static absl::StatusOr<std::unique_ptr<FlightRecord>> Join(const std::string& key, int rank, int ranks,
                                                             Rendezvous* rendezvous);
-  // Unless Fail has been called, records that the rank leaves in order, and removes the file if all other ranks have
-  // left in order before.
+  // Unless Fail has been called, records that the rank leaves in order, and removes the file if all other ranks that
+  // have joined have left in order before.
   ~FlightRecord();
 
   // Keeps the text of an operation until Remove. Returns the operation's word, which is the argument of Begin and
