@@ -13,7 +13,7 @@ inline constexpr char kNcclLibrary[] = "libnccl.so.2";
 // NCCL is not used.
 inline constexpr char kNcclVariable[] = "XLAD_NCCL";
 inline constexpr char kOff[] = "off";
-// NCCL 2.18, the first version in which nonblocking communicators can be formed, finalized and aborted.
+// NCCL 2.18, the first version whose ncclConfig_t has all members of Config.
 inline constexpr int kOldestVersion = kConfigVersion;
 
 // "2.28.9" for 22809.
