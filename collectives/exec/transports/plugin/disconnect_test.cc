@@ -1,4 +1,5 @@
-// No plugin accesses the memory of an operation after `disconnect` has returned, whatever the peer does.
+// The UCX plugin does not access the memory of an operation after `disconnect` has returned, even if the peer makes no
+// progress.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,7 +44,7 @@ struct End {
   }
 };
 
-// Progress of one or two ends for some time, which is enough for messages on this machine.
+// Makes progress on one or two ends for 100 ms, which is enough for messages on this machine.
 void Move(const std::vector<End*>& ends) {
   const int64_t end_ns = RealClock().NowNs() + 100 * kNsPerMs;
   while (RealClock().NowNs() < end_ns) {

@@ -118,7 +118,7 @@ absl::Status EnginePath::OnHead(const FrameHead& head, absl::Span<const std::byt
     if (!is_inline) {
       XLAD_ASSIGN_OR_RETURN(arriving.started,
                             engine_->PostReceive(peer_, Engine::kBodies, {arriving.payload.data, head.bytes}));
-      arriving.complete = false;  // Deliver checks its size, even if it has already ended.
+      arriving.complete = false;  // Deliver checks the payload's size, even if the receive has ended.
     }
   }
   arriving_.push_back(std::move(arriving));

@@ -106,8 +106,8 @@ typedef struct xlad_transport_api {
   int (*post_receive)(xlad_transport_engine* engine, const xlad_transport_message* message,
                       xlad_transport_request** request, size_t* received, xlad_transport_error* error);
   /* Returns XLAD_TRANSPORT_PENDING if the request has not ended. If it has ended, destroys it and returns
-   * XLAD_TRANSPORT_OK. After an error, `disconnect` destroys it. *received is set if a receive has ended; `received`
-   * may be NULL for sends. */
+   * XLAD_TRANSPORT_OK. After an error, xlad does not use it again, and `disconnect` destroys it if it still exists.
+   * *received is set if a receive has ended; `received` may be NULL for sends. */
   int (*test)(xlad_transport_engine* engine, xlad_transport_request* request, size_t* received,
               xlad_transport_error* error);
   /* Makes progress without waiting. Returns nonzero if an operation has progressed. */

@@ -1,7 +1,7 @@
 // A starting point for new transport plugins. It sends messages between engines of one process through a table in
-// memory. It implements all of xlad_transport.h, and the conformance suite runs over it. Large payloads are read from
-// the sender's memory when the send and its receive have both been posted. Sends may therefore stay pending, as with
-// network libraries.
+// memory. It implements all functions of xlad_transport.h that are not optional, and the conformance suite runs over
+// it. Large payloads are read from the sender's memory when the send and its receive have both been posted. Sends may
+// therefore stay pending, as with network libraries.
 #pragma once
 
 #include "collectives/exec/transports/plugin/xlad_transport.h"

@@ -142,7 +142,7 @@ bool ProgressUntil(xlad_transport_engine* engine, int64_t ms, const Done& done) 
 
 bool HasEnded(void* request) { return ucp_request_check_status(request) != UCS_INPROGRESS; }
 
-// Whether all sends to a peer have ended, and with `receives` all receives too.
+// Whether all sends to a peer have ended and, if `receives` is true, all receives too.
 bool HaveEnded(const xlad_transport_peer& peer, bool receives) {
   return std::all_of(peer.requests.begin(), peer.requests.end(), [&](const xlad_transport_request* request) {
     return (request->receives && !receives) || HasEnded(request->ucx);
