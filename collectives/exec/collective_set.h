@@ -14,7 +14,8 @@ namespace xlad::collectives {
 // One collective of the executable.
 struct Collective {
   std::string name;  // The name of the user's instruction or, if it is unknown, "collective 7" (its id). For messages.
-  std::string why;   // The instruction that needs the collective, with the user's file and line. Empty if unknown.
+  // Why the collective is needed or, if that is unknown, only the user's file and line. Empty if both are unknown.
+  std::string why;
   CollectiveSpec spec;
   std::vector<std::vector<int>> groups;  // Rank r of group g is the device groups[g][r].
   CollectivePlan plan;

@@ -1,4 +1,5 @@
-// Over all transports, collectives compute the results of their definition, with equal bits on all devices.
+// Over in-process links, shared memory and mapped memory, collectives compute the results of their definition, with
+// equal bits on all devices.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

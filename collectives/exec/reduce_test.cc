@@ -162,7 +162,7 @@ void CompareWithScalar(ElementType type, Reduction reduction, StoreKind store) {
       std::vector<const void*> from;
       for (auto& source : bytes) {
         for (uint8_t& byte : source) byte = static_cast<uint8_t>(random->Next());
-        // The sum of two NaNs has the sign of one of them, which the compiler chooses. So the operands are not NaN.
+        // The sum of two NaNs has the sign of one of them, which the compiler chooses. So bf16 operands are not NaN.
         if (type == ElementType::kBF16) {
           for (size_t i = 1; i < source.size(); i += 2) source[i] &= 0xBF;
         }

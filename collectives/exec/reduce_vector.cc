@@ -31,7 +31,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using tensor::ElementType;
 using tensor::FloatFormat;
 
-// The representation of elements in memory and while they are reduced. One load reads kCount elements.
+// The representation of elements in memory and while they are reduced. One load reads one vector.
 template <typename T, class Tag = hn::ScalableTag<T>>
 struct Plain {
   using Storage = T;

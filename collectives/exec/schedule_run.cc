@@ -127,8 +127,9 @@ absl::Status ScheduleRun::CheckMessage(const Incoming& message, const ScheduleOp
       " sent ", DescribeMessage(message.header, message.bytes), DescribeOther(message.header)));
 }
 
-// Describes the collective of another schedule's message and, if it is a different one, the collective that this rank
-// ran last in the message's step. Returns "" if the message's schedule is the expected one or is unknown here.
+// Describes the collective that a message of another schedule belongs to, and the collective that this rank ran last in
+// the message's step if that is a different one. Returns "" if the message's schedule is the expected one or is unknown
+// here.
 std::string ScheduleRun::DescribeOther(const MessageHeader& other) const {
   const ScheduleLinks& links = *program_.links;
   const auto theirs = links.texts.find(other.schedule_hash);

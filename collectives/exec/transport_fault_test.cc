@@ -1,5 +1,5 @@
-// A transport fault other than a delay must end in an error on every device, whichever message it affects. Three
-// algorithms are tested.
+// A transport fault other than a delay must end in an error on every device if it affects a message of the first two of
+// three all-reduces. Three algorithms are tested.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
