@@ -27,8 +27,8 @@ void Append(T value, Bytes* out) {
   out->insert(out->end(), bytes, bytes + sizeof value);
 }
 
-// Appends an element. Only collectives that move data use the types that are neither integers nor among these floats;
-// the bytes of their elements are multiples of the value.
+// Appends an element. Types other than integers and these floats are used only by collectives that move data; the bytes
+// of their elements are multiples of the value.
 inline void AppendElement(ElementType type, double value, Bytes* out) {
   const auto small = static_cast<float>(value);
   if (type == ElementType::kF64) return Append(value, out);
