@@ -70,8 +70,8 @@ TEST(GroupTimer, IsNoSlowerThanASimulationOfAllRanks) {
         const auto all = collectives::Simulate(plan, spec, collectives::Network::Torus(links, 5));
         ASSERT_TRUE(all.ok()) << all.status();
         EXPECT_LE(us, all->time_us * 1.05) << topology << " " << bytes;
-        // The chips at the ends of a mesh have fewer links than the others. The bound ignores this and assumes a ring
-        // along a line.
+        // The chips at the ends of a mesh have fewer links than the others. The bound ignores this and counts one link
+        // per dimension for every chip.
         if (bytes > (1 << 20)) EXPECT_GE(us, BoundUs(collective, slice) * 0.45) << topology;
       }
     }

@@ -25,8 +25,9 @@ bool HasOneUser(const Instruction& instruction) {
   return instruction.users().size() == 1 && &instruction != instruction.parent()->root();
 }
 
-// The product that is fused into `user` (output fusion), which takes its result from registers before it is written.
-// Null if there is none. The product has no other user, and as many elements as the largest result of `user`.
+// The product that is fused into `user` (output fusion): `user` takes the product's result from registers, and the
+// result is not written to memory. Null if there is none. The product has no other user, and as many elements as the
+// largest result of `user`.
 const Instruction* AbsorbedBy(const Instruction& user) {
   if (user.opcode() != Opcode::kFusion && !hlo::IsElementwise(user.opcode())) return nullptr;
   int64_t elements = 0;

@@ -126,7 +126,7 @@ GroupShape ShapeOf(const ProgramCollective& collective, const Placement& placeme
 
 Placement CheapestOf(const std::vector<Placement>& placements, const std::vector<ProgramCollective>& collectives,
                      const sharding::Mesh& mesh, const Slice& slice) {
-  // Collectives of equal groups and sizes are counted once.
+  // Collectives of equal kind, size and group are estimated once, with the sum of their trips.
   std::map<std::tuple<CollectiveKind, int64_t, std::vector<int64_t>, std::vector<std::pair<int64_t, int64_t>>>, double>
       distinct;
   for (const ProgramCollective& c : collectives) distinct[{c.kind, c.bytes, c.group, c.pairs}] += c.trips;
