@@ -31,7 +31,7 @@ constexpr CostTerm kSeparate[] = {
     {"multiply_bf16", 0, 0.0065},  // Multiplications of the products in bf16.
     {"widened", 0, 0.4},           // Elements of f16 that the products convert from or to f32.
     {"cheap", 0, 0.08},            // Elements of operations on scores.
-    {"select", 0, 0.17},           // Elements of masks.
+    {"select", 0, 0.17},           // Elements of comparisons and selects.
     {"round", 0, 0.19},            // Elements that are rounded to 16 bits.
     {"expensive", 0, 0.46},        // Elements of exp, tanh and log.
     {"reduced", 0, 0.015},         // Elements of operands of reductions.

@@ -31,7 +31,7 @@ AttentionOp::Opcode ComparisonOf(hlo::Comparison comparison) {
   return AttentionOp::OPCODE_UNSPECIFIED;
 }
 
-// Elementwise opcodes, and whether results of f32 or bf16, of s32 and of pred are supported.
+// An elementwise opcode, and whether it is supported with results of floats (f32, bf16, f16), of s32 and of pred.
 struct Entry {
   Opcode from;
   AttentionOp::Opcode to;

@@ -65,7 +65,7 @@ TEST(Donation, ErrorsNameTheArrayAndTheCause) {
               HasSubstr("of result {2,0} and parameter 1 {}: found the shapes f32[8] and f32[4]"));
 }
 
-// Also if one of them is not followed because the shapes differ.
+// A second alias is an error even if the first one is not followed because its shapes differ.
 TEST(Donation, ArraysHaveOneAlias) {
   EXPECT_THAT(ErrorWith("input_output_alias={ {0}: (1, {}, may-alias), {1}: (1, {}, may-alias) }"),
               HasSubstr("of result {1} and parameter 1 {}: found another alias of this parameter"));

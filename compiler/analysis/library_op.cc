@@ -18,8 +18,8 @@ bool IsLibraryType(ElementType lhs, ElementType rhs, ElementType result) {
 }
 
 // Whether oneDNN supports the convolution: as a forward convolution, or as a gradient with respect to the input or the
-// kernel. Not supported are windows of no or more than 3 dimensions, dilated bases with strides or groups, batch
-// groups, reversal of some dimensions only, empty arrays, and the paddings that the loop below excludes.
+// kernel. The following are not supported: windows of 0 or more than 3 dimensions, dilated bases with strides or
+// groups, batch groups, reversal of only some dimensions, empty arrays, and the paddings that the loop below excludes.
 bool IsLibraryConvolution(const Instruction& conv) {
   const hlo::Attributes& attributes = conv.attributes();
   const hlo::Window& window = *attributes.window;

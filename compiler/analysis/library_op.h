@@ -9,7 +9,7 @@ namespace xlad::compiler {
 
 // Whether the instruction is a library op. These are dots and convolutions whose element types, windows and groups
 // oneDNN supports, ffts, calls to LAPACK routines, cholesky and triangular-solve of f32, f64 or complex matrices with
-// at least 8 rows, and attention (attention_op.h). All other instructions are kernels.
+// at least 8 rows, and attention (attention_op.h).
 bool IsLibraryOp(const Instruction& instruction);
 
 // The descriptor of a library op: its shapes and attributes. IsLibraryOp must be true.
