@@ -147,7 +147,7 @@ TEST(Kernel, RandomSchedulesHaveTheResultsOfTheEvaluator) {
       bound += !scheduled->schedule.bind.empty();
     }
   }
-  // The random schedules must use all primitives.
+  // The random schedules must include some with the primitives at, stage and bind.
   EXPECT_GT(shared, count / 4);
   EXPECT_GT(staged, count / 50);
   EXPECT_GT(bound, 0);

@@ -1,8 +1,9 @@
 // ObjectEmitter compiles kernels to object code. It is the only interface between the compiler's passes and LLVM.
 //
-// After the passes, every instruction of a step computation is one step. A step that is not a library op, a collective,
-// a copy or control flow is a *kernel*: one HLO instruction (a fusion, or a single op) with its buffers. Control flow
-// without collectives is a *native program*: a list of steps (proto Step) that becomes one function.
+// After the passes, every instruction of a step computation is one step, except for those that only name values
+// (parameters, constants, tuples, reshapes, ...). A step that is not a library op, a collective, a copy or control flow
+// is a *kernel*: one HLO instruction (a fusion, or a single op) with its buffers. Control flow without collectives is a
+// *native program*: a list of steps (proto Step) that becomes one function.
 //
 // Threads: only one thread at a time may use an ObjectEmitter. Different threads may use different emitters. Ownership:
 // an emitter owns the code that it generates. The HLO modules of its requests must outlive it.
@@ -36,7 +37,6 @@ struct KernelRequest {
   //     the row of the result; in that loop, read only the element that is overwritten next
   //   - dynamic-update-slice (alone or as the root of a fusion), scatter: write only the elements that change, if the
   //     pair is with operand 0
-  //   - copy, reshape, bitcast: do nothing
   std::vector<std::pair<int, int>> in_place;
   // The approximate number of tiles into which the kernel is divided, if its opcodes allow this.
   int64_t wanted_tiles = 1;
