@@ -64,10 +64,10 @@ struct LinearProgram {
 };
 
 // Operations are in the order of the instructions. Kernels without side effects whose results are not read are left
-// out. Unimplemented, naming the instruction, if an instruction that Linearize does not remove has no operation. The
-// error of LapackCallOf if a call to LAPACK is malformed. ResourceExhausted if an array has more than 2^46 bytes, or
-// all values together have more than 2^60 bytes. The result refers to instructions and literals of `module`, which must
-// outlive it.
+// out, except in conditions of loops. Unimplemented, naming the instruction, if an instruction that Linearize does not
+// remove has no operation. The error of LapackCallOf if a call to LAPACK is malformed. ResourceExhausted if an array
+// has more than 2^46 bytes, or all values together have more than 2^60 bytes. The result refers to instructions and
+// literals of `module`, which must outlive it.
 absl::StatusOr<LinearProgram> Linearize(const Module& module, const Donation& donation);
 
 // The text for display, with one operation per line.

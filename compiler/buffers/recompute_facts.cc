@@ -34,8 +34,8 @@ void SortDistinct(std::vector<int>* values) {
   values->erase(std::unique(values->begin(), values->end()), values->end());
 }
 
-// Only kernels and library ops are repeated, except side effects, random numbers, updates in place, custom calls, and
-// library ops whose flops are not known.
+// Only kernels and library ops are repeated. Exceptions are operations with side effects, random numbers, updates in
+// place, custom calls, and library ops whose flops are not known.
 bool IsRepeatable(const LinearOp& op) {
   if (op.kind != LinearOp::Kind::kKernel && op.kind != LinearOp::Kind::kLibrary) return false;
   const Instruction& instruction = *op.instruction;

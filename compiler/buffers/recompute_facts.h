@@ -38,8 +38,8 @@ struct RecomputeFacts {
 
   // Returns the position of the first operation that overwrites the content of `value` that the operation at `reader`
   // reads. The overwriting operation writes `value` or another value in the same buffer. Before it, the content can be
-  // read again. Returns `size` if there is no such operation. For a value with a def, only the first copy, collective,
-  // dynamic-update-slice or scatter counts that runs in place on it, because another operation can write to a new
+  // read again. Returns `size` if there is no such operation. For a value with a def, only copies, collectives,
+  // dynamic-update-slices and scatters that run in place on it count, because any other operation can write to a new
   // buffer instead.
   int LastRead(int value, int reader) const;
 
@@ -50,7 +50,7 @@ struct RecomputeFacts {
   std::vector<bool> can_repeat;          // Whether the operation may be executed again.
   std::vector<double> ns;                // For each operation, its estimated time, or 0 if it may not be repeated.
   std::vector<int64_t> live_bytes;       // For each operation, the most bytes of temporaries that are live during it.
-  std::vector<int> def;                  // For each value, the only operation that writes it, or -1.
+  std::vector<int> def;                  // For each temporary whose only writer is in the list, its writer. Otherwise -1.
   std::vector<std::vector<int>> uses;    // For each value with a def, the operations that read it.
   std::vector<int64_t> bytes;            // For each value, rounded up to the alignment of buffers.
 

@@ -6,12 +6,12 @@
 // operations with side effects are not repeated, and the order of the other operations does not change. All devices run
 // one program, so they agree.
 //
-// A round looks at the list of operations (entry, body of a loop or branch) that holds the most bytes of repeatable
+// A round looks at the list of operations (the entry, a loop body or a branch) that holds the most bytes of repeatable
 // values at the point of peak memory. In each range of positions that need too much memory, it cuts the list at the
-// position that needs most, at up to 64 positions. It tries plans (saved_values.h) with several sizes of segments and
-// several limits of cost. The memory of a plan is that of its actual buffer assignment. The cheapest plan that fits is
-// chosen, and then the most expensive values are saved again as long as the plan still fits. If no plan fits, the next
-// round begins with the plan that needs least.
+// position that needs most, but makes at most 64 cuts. It tries plans (saved_values.h) with several sizes of segments
+// and several limits of cost. The memory of a plan is that of its actual buffer assignment. The cheapest plan that fits
+// is chosen, and then the most expensive values are saved again as long as the plan still fits. If no plan fits, the
+// next round begins with the plan that needs least.
 //
 // The number of plans is bounded, and a plan takes time in proportion to the program, so the time is nearly linear. A
 // program with more than kMaxGrowth times as many operations as the original is not tried. Without this bound, each

@@ -1,6 +1,7 @@
 // Decides which values a program keeps in memory, if it may compute the others again.
 //
-// Cuts are positions of a list of operations, usually one: the end of the forward pass, where the most memory is used.
+// Cuts are positions in a list of operations. There is usually one: the end of the forward pass, where the most memory
+// is used.
 // A value that is used before and after a cut is either *saved*, which takes memory at the cut, or *dropped*. A dropped
 // value is computed again before its next use, from values that are saved or also computed again.
 //
