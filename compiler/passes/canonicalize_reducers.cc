@@ -14,7 +14,7 @@ namespace {
 
 // The operands of an instruction that are the initial values of its results, and those that the reducer adds to them.
 struct ReducedOperands {
-  int64_t count = 0, results = 0, inputs = 0;  // The numbers of each, of the first result and of the first input.
+  int64_t count = 0, results = 0, inputs = 0;  // The number of each, and the positions of the first of each.
 };
 
 ReducedOperands OperandsOf(const Instruction& instruction) {

@@ -34,7 +34,7 @@ namespace {
 
 constexpr int64_t kMaxOperandBytes = 1 << 20;  // For larger operands, the saved latency does not matter.
 constexpr size_t kMaxOperands = 256;
-constexpr int64_t kMaxOrigins = 16;  // The maximum number of origin lines that are kept for each key.
+constexpr int64_t kMaxOrigins = 16;  // The maximum number of ops, and of causes, in a combined origin.
 
 using DeviceLists = std::vector<std::vector<int64_t>>;
 // What the members of a bucket have in common: element type, reducer and groups.

@@ -53,7 +53,7 @@ struct Key {
     if (a.opcode() != b.opcode() || a.dimensions() != b.dimensions() || a.number() != b.number()) return false;
     if (a.operands() != b.operands() || a.called() != b.called()) return false;
     if (!a.shape().SameIgnoringLayout(b.shape()) || !(a.attributes() == b.attributes())) return false;
-    // The one that remains must not hide that the program observes the bits of NaNs.
+    // The instruction that remains must not hide that the program observes the bits of NaNs.
     if (!hlo::FindAttribute(a, hlo::kMovesBitsKey) != !hlo::FindAttribute(b, hlo::kMovesBitsKey)) return false;
     if (a.opcode() == Opcode::kConstant) return *a.literal() == *b.literal();
     return true;

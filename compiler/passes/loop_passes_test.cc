@@ -110,7 +110,7 @@ FillLoop RandomFillLoop(Random* random) {
     case 4:
       loop.first = "7";
       loop.step = "3";
-      loop.at = "minimum(last, i)";  // The same row in several iterations, unless there is one row only.
+      loop.at = "minimum(last, i)";  // Most or all iterations access the last row.
       break;
   }
   if (below(6) == 0) loop.from = "subtract(last, at)";

@@ -63,7 +63,7 @@ std::optional<Cumulative> Match(const Instruction& instruction) {
   return found;
 }
 
-// (slice of the input, carry) -> (carry op slice, carry op slice): the carry and the result of one step.
+// (slice of the input, carry) -> (carry op slice, carry op slice): the result and the carry of one step.
 Computation* ScanBody(Module& module, const Shape& slice, Opcode opcode) {
   Computation* body = module.Add(std::make_unique<Computation>(module.UniqueName("cumulative")));
   hlo::Builder builder(body);

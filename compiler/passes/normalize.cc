@@ -1,6 +1,6 @@
 // Removes everything that does not affect values: layouts, shardings, copies, dependencies, annotation calls.
 //
-// Needs: inlined calls. Leaves: row-major shapes without layouts; no `copy`, `add-dependency`, `domain`, `replica-id`
+// Needs: inlined calls. Leaves: row-major shapes without layouts; no `copy`, `add-dependency`, `domain`, `replica-id`,
 // `bitcast` or sharding custom-calls. Unimplemented for dynamic dimensions and for more than one replica.
 #include "compiler/passes/passes.h"
 
