@@ -60,7 +60,7 @@ struct Planned {
   Compilation result;
   PlannedProgram usual;
   PassContext context;
-  bool has_separate_attention = false;  // Whether attention was recognized, fused or not.
+  bool has_attention = false;  // Whether attention was recognized, fused or not.
   bool fits = true;
   bool reached_growth = false;  // See PlannedProgram.
 };
@@ -99,7 +99,7 @@ absl::StatusOr<Planned> Plan(std::unique_ptr<Module> module, const CompileReques
   if (!request.target().chip().empty()) pipeline.without = {"fuse-attention"};
   if (policy.op_by_op()) pipeline.without = {"combine-collectives", "fuse-attention", "fuse", "fuse-rows"};
   XLAD_RETURN_IF_ERROR(RunPipeline(*result.module, planned.context, pipeline, &result.times));
-  planned.has_separate_attention = !costs.empty();
+  planned.has_attention = !costs.empty();
   if (options.attention_costs != nullptr) {
     options.attention_costs->insert(options.attention_costs->end(), costs.begin(), costs.end());
   }
@@ -126,7 +126,7 @@ absl::StatusOr<Planned> PlanWithinLimit(std::unique_ptr<Module> module, const Co
   std::unique_ptr<Module> copy = limit > 0 ? module->Clone() : nullptr;
   XLAD_ASSIGN_OR_RETURN(Planned planned, Plan(std::move(module), request, options));
   if (planned.fits) return planned;
-  if (options.attention != AttentionChoice::kByCost || !planned.has_separate_attention) {
+  if (options.attention != AttentionChoice::kByCost || !planned.has_attention) {
     return MemoryLimitError(planned.usual, {planned.result.program, planned.result.assignment, planned.reached_growth},
                             limit);
   }

@@ -1,4 +1,4 @@
-// Golden tests of every pass: testdata/PASS.hlo has cases of the form
+// Golden tests of passes. For most passes, testdata/PASS.hlo has cases of the form
 //
 //   // === name
 //   HLO text
@@ -26,7 +26,7 @@ constexpr char kFolder[] = "compiler/testdata";
 constexpr char kCase[] = "// === ";
 constexpr char kArrow[] = "// --->\n";
 
-// The printed module without header, blank lines, reducers' bodies and layouts.
+// The printed module without header, blank lines and reducers.
 std::string Shown(const hlo::Module& module) {
   std::string text;
   bool keep = false;

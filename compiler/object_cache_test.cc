@@ -127,7 +127,7 @@ std::string Loop(int64_t size, const std::string& op) {
                              {{"$N", absl::StrCat(size)}, {"$OP", op}});
 }
 
-// An op of a loop's body changes, and the other kernels are not compiled again.
+// If an op of a loop's body changes, the code with the cache is the same as without it.
 TEST(ObjectCache, ChangedLoops) {
   for (const int64_t size : {16, 4 << 20}) {
     MemoryObjects objects;

@@ -19,7 +19,7 @@ using tensor::Array;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// The program applies softmax, a product and a logarithm twelve times.
+// The program applies softmax twelve times, then a product and a logarithm.
 std::string Loop() { return hlo::TestText("compiler/steps/testdata/softmax_in_a_loop.hlo"); }
 
 absl::StatusOr<Compilation> CompileWith(const std::string& text, const CompilePolicy& policy) {

@@ -29,7 +29,7 @@ absl::Status Try(const Module& module, uint64_t seed, const RandomModule& made) 
                         hlo::Evaluate(std::vector<const Module*>(inputs.size(), &module), literals));
   CompileOptions options;
   options.verify = true;
-  CompileRequest request;  // In half of the programs, all collectives are split into a start and an end.
+  CompileRequest request;  // In half of the programs, collectives overlap with as many operations as possible.
   if (seed % 2 == 1) request.mutable_policy()->set_overlap(CompilePolicy::ALWAYS);
   XLAD_ASSIGN_OR_RETURN(const Compilation compiled, CompileToSteps(module.Clone(), request, options));
   XLAD_ASSIGN_OR_RETURN(const auto results, RunSteps(compiled, inputs));
