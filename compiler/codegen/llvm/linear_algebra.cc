@@ -49,8 +49,8 @@ llvm::Value* SubtractSum(Ir& ir, const Wide& wide, llvm::Value* start, llvm::Val
 }  // namespace
 
 // Computes L with A = L L^H from the lower triangle of A, or U with A = U^H U from its upper triangle. The other
-// triangle of the result is zero. As with LAPACK, which computes larger matrices, the columns of L from the first one
-// whose diagonal element is not positive have NaN.
+// triangle of the result is zero. As with LAPACK, which computes larger matrices, NaNs fill the columns of L from the
+// first one whose diagonal element is not positive.
 void EmitCholesky(KernelContext& kernel, const Instruction& root) {
   Ir& ir = kernel.ir();
   const ArrayView out = kernel.outputs()[0].array;

@@ -40,11 +40,11 @@ inline constexpr int64_t kMaxArguments = 510;
 
 // Adds a kernel to the module. Results have the same bits as on a CPU, except that columns, and rows that are not in
 // row form, may be summed in another order. The opcode determines how the work is divided:
-//   - one thread for each position: fusions, reductions of columns, random bits
+//   - one thread for each position: fusions, reductions of columns and of short rows, random bits
 //   - one thread for each row, or for each index of the dimensions without windows or indices: scans by elementwise
-//     bodies, scatter, select-and-scatter
-//   - one block for each row: kernels in row form (the threads are the lanes of the reductions), other reductions,
-//     sort, topk
+//     bodies, scatter, select-and-scatter, kernels in row form for which BlockFormOf returns nullopt
+//   - one block for each row: other kernels in row form (the threads are the lanes of the reductions), reductions of
+//     long rows, sort, topk
 //   - one block for each feature: batch norms
 //   - blocks that move tiles through shared memory: transposes
 //   - one thread for everything: linear algebra, other scans, fusions that read reductions at other positions

@@ -49,7 +49,8 @@ Dims Joined(Dims a, const Dims& b, const Dims& c) {
 }
 
 // A product of parts of the operands: part 0 is the operand rounded to bf16, part 1 the rest rounded to bf16, and so
-// on. The smallest products come first.
+// on. Passes with the same part of rhs are adjacent, so that this part is loaded into the matrix units once. Smaller
+// parts come first.
 struct Pass {
   int lhs, rhs;
 };
