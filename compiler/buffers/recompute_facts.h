@@ -50,7 +50,7 @@ struct RecomputeFacts {
   std::vector<bool> can_repeat;          // Whether the operation may be executed again.
   std::vector<double> ns;                // For each operation, its estimated time, or 0 if it may not be repeated.
   std::vector<int64_t> live_bytes;       // For each operation, the most bytes of temporaries that are live during it.
-  std::vector<int> def;                  // For each temporary whose only writer is in the list, its writer. Otherwise -1.
+  std::vector<int> def;                  // For each temporary whose only writer is in the list, that writer; or -1.
   std::vector<std::vector<int>> uses;    // For each value with a def, the operations that read it.
   std::vector<int64_t> bytes;            // For each value, rounded up to the alignment of buffers.
 

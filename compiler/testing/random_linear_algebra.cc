@@ -1,4 +1,4 @@
-// LAPACK calls in the form that JAX emits. The import of a user's program replaces them with loops.
+// LAPACK calls in the form that JAX emits.
 #include <cmath>
 
 #include "compiler/testing/random_values.h"
@@ -7,7 +7,7 @@ namespace xlad::compiler {
 
 namespace {
 
-// A well-conditioned matrix whose minors are not zero: 3 I + sin(5 i + 3 j) / 2 + a scaled value of the pool.
+// A well-conditioned matrix whose principal minors are not zero: 3 I + sin(5 i + 3 j) / 2 + a scaled value of the pool.
 Sample RegularMatrix(RandomValues& random, Builder& builder, const Pool& pool, const Shape& shape) {
   const ElementType type = shape.type();
   Instruction* i = builder.Iota(shape, 0);

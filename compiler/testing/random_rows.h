@@ -10,7 +10,7 @@
 namespace xlad::compiler {
 
 // The text of a program whose entry is one fusion of its parameters. The fusion has arithmetic on full values, row
-// values and columns, any number of reductions along the rows, broadcasts, slices, reversals, reshapes, iotas, and one
+// values and columns, one or more reductions along the rows, broadcasts, slices, reversals, reshapes, iotas, and one
 // to three results. The type is f32, f64, s32 or bf16. If the parameters are small integers, all results are exact for
 // every order of the sums. Equal seeds make equal programs.
 std::string RandomRowProgram(uint64_t seed);

@@ -71,7 +71,7 @@ class RandomValues {
     bool specials = false;  // Whether to use special constants and sizes: NaN, -0, INT_MIN, dimensions of size 0.
     // Whether several devices may compute parts of a sum. Then the sign of a zero sum is not determined.
     bool sums_split = false;
-    bool library_calls = false;  // Whether to use LAPACK calls, which only the import of user programs replaces.
+    bool library_calls = false;  // Whether to use calls to LAPACK routines.
   };
   RandomValues(hlo::Module* module, Random* random, Options options)
       : module_(*module), random_(*random), options_(options) {}
@@ -97,7 +97,7 @@ class RandomValues {
   // Returns a random value of the pool. Recent values are more likely, so that programs become deep.
   Sample Pick(const Pool& pool);
   // Like Pick, but PickFinite returns only values with a finite bound, and PickExact only those of them that are exact.
-  // Both return an empty sample if at most ten random picks do not find such a value.
+  // They return an empty sample if ten (PickFinite) or six (PickExact) random picks find no such value.
   Sample PickFinite(const Pool& pool);
   Sample PickExact(const Pool& pool);
   // An operand of this type and these sizes, which is adapted from a finite value of the pool if there is one.

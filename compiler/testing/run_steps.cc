@@ -111,7 +111,7 @@ class Machine {
       case Step::kKernel:
         return RunInstruction(*kernels_.at(step.kernel().symbol()), step.kernel().buffers(), devices);
       case Step::kLibrary:
-        return RunDot(step, devices);
+        return RunLibrary(step, devices);
       case Step::kCollective:
         return RunCollective(step.collective(), devices);
       case Step::kCollectiveDone:
@@ -213,7 +213,7 @@ class Machine {
 
   // Runs a library op. A dot runs from its descriptor, like in the runtime, without its instruction; other ops run by
   // name.
-  absl::Status RunDot(const Step& step, const Devices& devices) {
+  absl::Status RunLibrary(const Step& step, const Devices& devices) {
     if (!compilation_.steps.library_ops[step.library().op()].has_dot()) {
       return RunNamed(step, devices);
     }
