@@ -1,8 +1,8 @@
 // The step program of an executable, built from a LinearProgram and its buffer assignment.
 //
-// A step is what the runtime executes (proto Step in proto/executable.proto): a kernel, a library op, a collective, a
-// copy, or a while or conditional over lists of steps. Equal instructions share one kernel
-// (compiler/analysis/same_code.h).
+// A step is what the runtime executes (proto Step in proto/executable.proto): a kernel, a library op, a collective, the
+// end of a collective that runs in the background, a copy, or a while or conditional over lists of steps. Equal
+// instructions share one kernel (compiler/analysis/same_code.h).
 #pragma once
 
 #include <string>
