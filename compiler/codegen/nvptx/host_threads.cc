@@ -23,7 +23,7 @@ namespace {
 
 using Values = std::vector<llvm::Value*>;
 
-// The roles of buffers, as in runtime/devices/gpu_sim/access_checker.cc.
+// The roles of buffers, as in runtime/devices/gpu_sim/access_checker.h.
 enum Role : uint32_t { kOperand, kResult, kScratch, kShared };
 
 llvm::Intrinsic::ID IntrinsicOf(const llvm::Instruction& instruction) {

@@ -34,7 +34,7 @@ struct Places {
 };
 
 struct HostOptions {
-  // Whether code calls these functions of runtime/devices/gpu_sim/access_checker.h:
+  // Whether code calls these functions, which runtime/devices/gpu_sim/access_checker.cc defines:
   //   void xlad_gpu_buffer(int32_t buffer, const void* address, int64_t bytes, int32_t role)
   //     at the beginning of a kernel, for each operand, for each result, for scratch and for shared memory
   //   void xlad_gpu_part(const char* kernel, int64_t tile, int64_t part)
