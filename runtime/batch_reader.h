@@ -50,9 +50,9 @@ class BatchReader {
   static constexpr int64_t kAheadBytes = 64 << 20;
   static constexpr int64_t kKeepBytes = 256 << 20;
 
-  // InvalidArgument if the plan has no batches or the source does not have the rows that the plan needs. `source` is
-  // null if the plan has `open_batch`. `abort` must outlive the reader; after it has been raised, calls return its
-  // status.
+  // InvalidArgument if the plan has no batches, or if a tensor of the source has another type, other dimensions or
+  // fewer rows than the plan needs. NotFound if the source does not have a tensor. `source` is null if the plan has
+  // `open_batch`. `abort` must outlive the reader; after it has been raised, calls return its status.
   static absl::StatusOr<std::unique_ptr<BatchReader>> Start(std::shared_ptr<storage::TensorSource> source,
                                                             BatchPlan plan, collectives::AbortSignal* abort);
   ~BatchReader();

@@ -98,7 +98,7 @@ TEST(BatchReader, EveryDeviceGetsItsRowsOfEveryStep) {
     }
     for (std::thread& thread : threads) thread.join();
     EXPECT_LE(data.reader->bytes, data.reader->size() + 8)
-        << "small data are read once; the other 8 bytes are the length of the header";
+        << "small data are read once, except the header's length, whose 8 bytes are read twice";
   }
 }
 
@@ -107,7 +107,7 @@ TEST(BatchReader, LargeDataAreReadAheadButNotAllAtOnce) {
   const int64_t width = 1 << 19, batch_count = 200;
   Data data = MakeData(1, width);
   const std::string row(reinterpret_cast<const char*>(data.rows.bytes().data()), data.rows.bytes().size());
-  // Every batch has the same row, so that the expected contents need not be in memory.
+  // All batches have the same row, so the test need not hold 400 MiB in memory.
   std::map<std::string, storage::StoredTensor> tensors;
   storage::StoredTensor& tensor = tensors["x"];
   tensor.shape = {ElementType::kS32, {batch_count, width}};

@@ -14,7 +14,7 @@ namespace {
 // The pause after a failed attempt to write. It doubles with each further failure, up to kMaxRetry.
 constexpr std::chrono::milliseconds kMinRetry{1000};
 constexpr std::chrono::milliseconds kMaxRetry{30'000};
-// How often the writer checks whether the coordinator can be reached.
+// How often a device that waits in Save checks whether the coordinator can be reached.
 constexpr std::chrono::milliseconds kAskAgain{20};
 
 }  // namespace

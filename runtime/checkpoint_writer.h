@@ -2,9 +2,9 @@
 //
 // At a step to save, each device copies its part of the state to host memory (Save). When the last device of this
 // worker has done so, a thread writes the shard. Only one copy of the state is kept in memory. A device may reach the
-// next step to save while a shard is still being written; it then waits until the shard is stored. If the shard cannot
-// be stored because the coordinator cannot be reached, the next step is not saved, so that training does not wait for
-// the coordinator.
+// next step to save while a shard is still being written; it then waits until the shard is stored. While the shard
+// cannot be stored because the coordinator cannot be reached, later steps to save are skipped instead. Training thus
+// does not wait for the coordinator.
 #pragma once
 
 #include <chrono>
@@ -47,13 +47,12 @@ class CheckpointWriter {
         write;
     // Called on the writer's thread when the shard is stored.
     std::function<void(int64_t step, const CheckpointShard& shard)> written;
-    // Called on the writer's thread after each failed attempt to store a shard. Returns false if the shard must be
-    // stored because it belongs to the last state or to the state at a stop. The answer can change, because a stop may
-    // be requested or replaced at any time. If it returns true, the writer drops the shard, and the devices may save
-    // the state before `step` again.
+    // Called on the writer's thread after each failed attempt to store a shard, unless the writer is being stopped.
+    // Returns false if the shard must be stored because it belongs to the last state or to the state at a stop. The
+    // answer can change, because a stop may be requested or replaced at any time. If it returns true, the writer drops
+    // the shard, and the devices may save the state before `step` again.
     std::function<bool(int64_t step)> give_up;
-    // Called on the writer's thread after each failed attempt to store the shard, unless the writer is being stopped.
-    // `must` is true if the writer tries again.
+    // Called on the writer's thread after each call of `give_up`. `must` is true if the writer tries again.
     std::function<void(int64_t step, const absl::Status& error, bool must)> failed;
     // Returns whether `write` is waiting for a coordinator that cannot be reached.
     std::function<bool()> is_cut_off;

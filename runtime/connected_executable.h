@@ -27,7 +27,7 @@ struct StoredExecutable {
 struct ExecutableLaunch {
   std::vector<int> shards;  // Mesh positions on this worker.
   google::protobuf::RepeatedPtrField<CollectivePlanProto> plans;
-  // For each shard, the index of its executable, if the program has one executable per kind of device. Empty if there
+  // For each shard, the index of its executable; a program has one executable per kind of device. May be empty if there
   // is only one executable.
   std::vector<int> executable_of;
   int shards_per_device = 1;  // The number of shards that share the cores of a device.
@@ -58,7 +58,8 @@ class ConnectedExecutable {
   absl::Status UseFabric(AttemptFabric* fabric);
 
   absl::Status Prepare(int index);  // Makes the shard's stream, memory and launcher.
-  absl::Status Connect(int index);  // Returns when all devices of the group have called Connect.
+  // Connects the shard to its peers. Returns when all devices with which it has collectives have called Connect.
+  absl::Status Connect(int index);
   // Runs one step on the contents of the buffers and returns when it has finished. Collectives need all devices of a
   // group to run the same step.
   absl::Status Run(int index, int64_t step) { return Run(index, step, nullptr); }

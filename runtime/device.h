@@ -49,7 +49,7 @@ class Event {
  public:
   virtual ~Event() = default;
   virtual bool IsDone() const = 0;
-  // Blocks the calling thread until the work before the event has finished, and returns the first error of that work.
+  // Blocks the calling thread until the work before the event has finished. Returns an error if that work has failed.
   virtual absl::Status Wait() const = 0;
 };
 
@@ -71,8 +71,8 @@ class Stream : public collectives::DeviceOps {
   virtual absl::Status WaitFor(const Event& event) = 0;
 };
 
-// Steps that are enqueued one after another, because the host reads no result of them in between: kernels, library ops
-// and copies for which LoadedExecutable::CanGroup is true.
+// Consecutive steps whose results the host does not read before all of them are enqueued: kernels, library ops and
+// copies for which LoadedExecutable::CanGroup is true.
 struct StepGroup {
   int number = 0;        // Groups of an executable with the same number consist of the same steps.
   int64_t launches = 0;  // The number of kernels and library ops.

@@ -97,7 +97,7 @@ std::string DescribeNeed(const Executable& executable, int allocation) {
   int64_t before = 0, all = 0;
   for (int a = 0; a < executable.allocations_size(); ++a) {
     const Allocation& other = executable.allocations(a);
-    // Memory is allocated in this order, but that of constants before.
+    // The constants are allocated first, and then the other allocations in this order.
     if (a < allocation || other.kind() == Allocation::CONSTANT) before += other.bytes();
     all += other.bytes();
   }
@@ -254,7 +254,7 @@ absl::Status DeviceBuffers::RestoreState() {
 }
 
 absl::Status DeviceBuffers::FeedBack() {
-  // All results are read before any parameter is written, because the new place of one may be the old place of another.
+  // All results are read before any parameter is written, because a parameter may be in the memory of another result.
   for (size_t i = 0; i < staged_.size(); ++i) {
     const Slice& from = plan_.copies[i].from;
     XLAD_RETURN_IF_ERROR(stream_->Copy(staged_[i]->address(), AddressOf(from), from.bytes));

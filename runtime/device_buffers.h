@@ -15,8 +15,8 @@
 namespace xlad::runtime {
 
 // Which results become which parameters of the next step. A result that shares its parameter's memory (donation) needs
-// no work. Otherwise, the bytes of the result are copied, unless the result and the parameter fill their allocations
-// and these can be exchanged in addition to those of other results.
+// no work. If a result and its parameter each fill an allocation, these allocations exchange their memory, unless the
+// exchanges for other results prevent this. In all other cases, the bytes of the result are copied.
 //
 // Example: allocation 0 is parameter w, allocation 1 is the new w, and result 0 feeds parameter 0. Then block_from is
 // {1, 0}: after each step the two allocations exchange their memory, and nothing is copied.

@@ -61,7 +61,7 @@ TEST(DeviceBuffers, OutOfMemoryErrorsNameTheLargestBuffer) {
   Entry entry = MakeEntry(2, {0}, {0});
   constexpr int64_t kTooMuch = int64_t{1} << 60;
   const int arena = AddAllocation(&entry.executable, Allocation::TEMPORARY, kTooMuch);
-  // The constant is allocated before the arena, although it comes after it.
+  // The constant is allocated before the arena, although the executable lists it after the arena.
   const int constant = AddAllocation(&entry.executable, Allocation::CONSTANT, 16);
   entry.executable.mutable_allocations(constant)->set_blob(std::string(16, '\0'));
   Step step = KernelOn(entry.executable, "sort.3", {0, 1});

@@ -1,4 +1,4 @@
-// A kind of device: one row of the table that a program passes to the runtime (runtime/devices/registry/ has all rows).
+// A kind of device: one row of the table that a binary passes to the runtime (runtime/devices/registry/ has all rows).
 #pragma once
 
 #include <memory>
@@ -53,7 +53,8 @@ constexpr int64_t kMaxDeviceCount = 1024;
 
 // Reads KIND[:MODEL][:COUNT][,...]: "cpu", "cpu:4", "cpu:2,opaque:2". A MODEL is never a number. Returns
 // InvalidArgument for an unknown kind or model, a model for a kind without models, a count outside 1 to
-// kMaxDeviceCount, a repeated kind and model, or several kinds of which one has no count.
+// kMaxDeviceCount, a repeated kind and model, or several kinds of which one has no count. Also returns the errors of
+// DeviceKind::read_model.
 absl::StatusOr<std::vector<DeviceRequest>> ParseDeviceRequests(absl::string_view text, DeviceKinds kinds);
 
 // Divides the devices of each request among `workers` workers as evenly as possible: 8 devices among 3 workers as 3, 3

@@ -272,7 +272,7 @@ absl::Status SessionExecutor::Fetch(const SessionFetch& fetch) {
   const auto found = arrays_.find({fetch.array(), fetch.layout()});
   if (found == arrays_.end()) {
     return absl::InternalError(absl::StrCat("found no array ", fetch.array(), " in layout ", fetch.layout(),
-                                            ", expected it because an earlier command makes or puts it"));
+                                            ", expected one that an earlier call has computed or read"));
   }
   const StoredArray& stored = found->second;
   const EntryLayout& layout = layouts_.at(fetch.layout());

@@ -59,7 +59,8 @@ struct SessionEnvironment : WorkerEnvironment {
 class SessionExecutor {
  public:
   SessionExecutor(const LaunchTask& launch, const SessionEnvironment& environment);
-  // Ends the session without reporting a failure; returns when its threads have ended.
+  // Ends the session if it has not ended, and returns when its threads have ended. If no command was queued or running,
+  // the listener is not told of a failure; otherwise, OnFailed reports Cancelled.
   ~SessionExecutor();
 
   // Appends a command to the queue. Commands must be added in the order of their sequence numbers.

@@ -127,7 +127,7 @@ TEST(SessionHostLimits, AreForProgramsArraysAndBytes) {
   ASSERT_TRUE(host.FreeArrays({y}).ok());
   EXPECT_TRUE(host.BeginUpload(16).ok());
 
-  // Results are stored on the workers, and count only while they are read.
+  // Results are stored on the workers. Their bytes count only while a client reads them.
   CallProgramRequest call;
   call.set_program(number);
   call.add_arguments()->set_array(x);

@@ -170,7 +170,7 @@ TEST_F(SessionTest, RepeatsUnansweredCommands) {
   EXPECT_EQ(session_.pending(), 0u);
 }
 
-// Tests random sequences of calls: when all commands have been answered, freed arrays have no entries.
+// Makes random calls. When all arrays are freed and all commands answered, the first worker stores no whole array.
 TEST_F(SessionTest, RandomUseLeavesNothingBehind) {
   const auto random = SeededRandom(11);
   const int64_t program = session_.LoadProgram(MakeExecutable(true, false), "digest", {});

@@ -167,7 +167,7 @@ TEST_F(StepGroupsTest, TheBodyOfALoopIsAGroup) {
   EXPECT_EQ(std::count(log_.calls.begin(), log_.calls.end(), "begin 1: 2"), 5);
 }
 
-// Each step of such a run must be enqueued by itself.
+// Steps that are measured or whose floats are checked must be enqueued one by one.
 TEST_F(StepGroupsTest, MeasuredStepsAndCheckedStepsFormNoGroups) {
   Add({"add", "add"});
   StepTimes times;

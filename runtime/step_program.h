@@ -43,7 +43,7 @@ class StepProgram {
  public:
   struct Node;
 
-  // Errors name the step. NotFound if the object code has no kernel of the step's name. InvalidArgument if a step
+  // Errors name the step. NotFound if the object code does not have the symbol of a kernel. InvalidArgument if a step
   // refers to a buffer, library op or collective that does not exist, has buffers that are too small, or is otherwise
   // malformed. `loaded` must outlive the program.
   static absl::StatusOr<std::unique_ptr<StepProgram>> Prepare(const LoadedExecutable& loaded);

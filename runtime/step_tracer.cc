@@ -21,7 +21,7 @@ bool Joins(const collectives::CollectiveSpec& spec) {
     case collectives::CollectiveKind::kAllGather:
     case collectives::CollectiveKind::kReduceScatter:
     case collectives::CollectiveKind::kAllToAll:
-      return spec.sizes.empty();  // A part of size 0 does not depend on any operand.
+      return spec.sizes.empty();  // One of the `sizes` may be 0, and an empty part depends on no operand.
     default:
       return false;
   }

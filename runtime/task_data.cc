@@ -138,7 +138,8 @@ absl::Status TaskData::ReadBoxes(const storage::TensorSource& source, absl::Span
     const StateBox& box = boxes[i];
     const Shape shape{box.entry->local.type, box.box.sizes()};
     const int first = box.indices[0];
-    // New memory costs more than the copy, so a whole shard is read into the memory of the first device if possible.
+    // The first use of new host memory costs more than a copy. A shard without padding is therefore read directly into
+    // the memory of the first device, if the host can access it.
     is_in_place.push_back(shape == box.entry->local && buffers[first]->stream().host_can_access());
     if (is_in_place[i]) {
       outs.push_back({buffers[first]->AddressOf(box.entry->slices[first]), static_cast<size_t>(shape.bytes())});

@@ -61,7 +61,7 @@ class TaskData {
   TaskData(const LaunchTask& launch, TaskStore* store, collectives::AbortSignal* abort);
   absl::Status AddParameter(const Executable& executable, int index);
   absl::Status AddResult(const Executable& executable, int index);
-  // Adds the slices of the entries on one more device.
+  // Adds the slices of the parameters on one more device.
   absl::Status AddDevice(const Executable& executable);
   std::vector<StateBox> StateBoxes() const;
   absl::Status ReadBoxes(const storage::TensorSource& source, absl::Span<const StateBox> boxes,

@@ -36,7 +36,8 @@ class TaskExecutor {
  public:
   // Starts loading on another thread. The listener receives all later events.
   TaskExecutor(const LaunchTask& launch, const TaskEnvironment& environment);
-  // If the task has not ended, ends it without reporting a failure. Returns when its threads have ended.
+  // Ends the task if it has not ended, and returns when its threads have ended. If all devices were ready, the listener
+  // is not told of a failure; otherwise, OnFailed reports Cancelled.
   ~TaskExecutor();
 
   // Allows the steps below `lease_until_step`; see TaskGate.
@@ -45,9 +46,8 @@ class TaskExecutor {
   bool StopAt(int64_t step) { return gate_.StopAt(step); }
   // Makes the devices save the state before `step`. Returns false if a device has begun `step`; see TaskGate.
   bool CheckpointAt(int64_t step) { return gate_.CheckpointAt(step); }
-  // Called when the checkpoint of the state before `step` is committed. This worker need not keep that state any
-  // longer. If the task has stopped before `step`, the stop is now reported. If the state is the last one, the task can
-  // end.
+  // Called when the checkpoint of the state before `step` is committed. If the task has stopped before `step`, the stop
+  // is now reported. If the state is the last one, the task can end.
   void CheckpointIsCommitted(int64_t step);
   // Replaces the kernels' code by the code of the executable with this digest, which must be for the same program. The
   // executable is read and loaded while steps run, and each device runs the new code from its next step on. If this
@@ -70,8 +70,8 @@ class TaskExecutor {
   absl::Status RunSteps(int index);
   absl::Status RunStep(int index, int64_t step, int64_t save_ns);
   void ReportTrace(int index, StepTracer* tracer);
-  // Returns OutOfRange if a loss or metric of the step is not finite and the job must stop in this case. The error
-  // names the value and the first tensor that is not finite in the state after the step.
+  // Returns OutOfRange if a loss or metric of the step is not finite. The error names the value and the first tensor
+  // that is not finite in the state after the step. Called only if the job stops in this case.
   absl::Status CheckFinite(int index, const std::vector<float>& values);
   void MakeWriter();
   // If all devices have stopped before `step` and the state is committed, reports this to the listener once.

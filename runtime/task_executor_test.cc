@@ -113,7 +113,8 @@ TEST(TaskExecutor, AnAbortReachesEveryWorkerWithItsReason) {
   }
 }
 
-// Not even if the request comes before the task has failed. Whether it does is a race, so there are many tasks.
+// The request may come before or after the task has failed, depending on the timing of threads. The test therefore runs
+// many tasks.
 TEST(TaskExecutor, ATaskWithoutDevicesFailsAndReplacesNoCode) {
   for (int i = 0; i < 100; ++i) {
     TaskCluster cluster(std::vector<std::vector<int>>(1));
@@ -156,7 +157,7 @@ TEST(TaskExecutor, AMissingPeerIsAnErrorThatNamesWhatWaits) {
 }
 
 TEST(TaskExecutor, DroppingWhileLoadingOrConnectingEnds) {
-  // The other worker never connects, so that its peers wait for it.
+  // The second worker may end before it has connected. The devices of the first worker then wait for it.
   TaskCluster cluster({{0, 1, 2}, {3}});
   cluster.tasks[1].reset();
   cluster.tasks[0].reset();
@@ -265,7 +266,7 @@ TEST(TaskExecutor, AStopAtACheckpointThatFailsHasItsState) {
   }
 }
 
-// While the disk is full, the devices wait for the memory of the state of a stop only until the stop is replaced.
+// While the disk is full, the copy of the state at a stop delays the next save only until the stop is replaced.
 TEST(TaskExecutor, AReplacedStopWhoseStateCannotBeStoredDoesNotHoldTheDevices) {
   JobSpec spec = MakeSpec();
   spec.mutable_checkpoint()->set_every_steps(4);
@@ -356,7 +357,7 @@ JobSpec LongSpec() {
 }
 
 // The new code is requested after each of the first steps. The step in which device 0 first runs it depends on the
-// timing of threads. The task therefore runs until this step, and then a few steps more.
+// timing of threads. The task therefore runs until this step, and then three more steps.
 TEST(TaskExecutor, NewCodeComputesTheSameStates) {
   for (const auto& placement : kPlacements) {
     for (int64_t requested = 0; requested < 6; ++requested) {

@@ -26,7 +26,7 @@ TEST(TaskGate, RunsUnderALeaseUntilTheEnd) {
   EXPECT_EQ(gate.Begin(0, 8), Decision::kDone);
 }
 
-// A task without devices fails, and the error has the number of its steps.
+// A task without devices fails, and reports the number of its finished steps with the error.
 TEST(TaskGate, CountsNoStepsWithoutDevices) {
   TaskGate gate({.first_step = 5, .end_step = 8}, 0);
   EXPECT_EQ(gate.finished_steps(), 5);

@@ -41,11 +41,10 @@ class TaskListener {
   virtual ~TaskListener() = default;
   virtual void OnReady() = 0;  // All devices of this worker are connected and have their state.
   virtual void OnStep(const StepMetrics& metrics) = 0;  // Called after each step, on the worker that has device 0.
-  // Called for each device of this worker after each step for which IsTraced is true. The first call also has the
+  // Called for each device of this worker after each step for which IsTraced is true. One of the calls also has the
   // program.
   virtual void OnTrace(TaskTrace trace) {}
-  // This worker's part of the checkpoint of the state before `step` has been stored. Not called if the coordinator does
-  // not commit checkpoints (LaunchTask.checkpoints).
+  // This worker's part of the checkpoint of the state before `step` has been stored.
   virtual void OnShardWritten(int64_t step, const CheckpointShard& shard) {}
   // This worker's part could not be stored. The task continues. If the part must be stored, the write is repeated.
   virtual void OnShardFailed(int64_t step, const absl::Status& error, bool must_be_stored) {}

@@ -1,4 +1,4 @@
-// Complete tasks for tests: four devices on one to four workers run a small program whose values can all be predicted.
+// Complete tasks for tests: four devices on one to three workers run a small program whose values can all be predicted.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -318,7 +318,8 @@ class TestListener final : public TaskListener {
 
 class TaskCluster {
  public:
-  // If `other` is not null, devices 0 and 3 are of another kind, and `other` is their executable.
+  // If `watched_by` is not null, it is the clock of the tasks, and their progress limit is 1000 ms. If `other` is not
+  // null, devices 0 and 3 are of another kind, and `other` is their executable.
   explicit TaskCluster(const std::vector<std::vector<int>>& placement, const Executable& executable = MakeExecutable(),
                        const JobSpec& spec = MakeSpec(), const Clock* watched_by = nullptr,
                        const Executable* other = nullptr)

@@ -125,7 +125,7 @@ TEST_P(DeviceCollectives, OnMappedMemory) {
   }
 }
 
-// Each kind alone, and groups of all kinds that this machine has.
+// Each kind alone, and all kinds that are available on this machine together.
 std::vector<std::vector<std::string>> Groups() {
   std::vector<std::vector<std::string>> groups;
   std::vector<std::string> available;

@@ -1,5 +1,5 @@
 // Compares the declarations of cuBLASLt's functions with those of CUDA's header, and passes descriptors to the library.
-// Each test is skipped if the header or the library is not installed. No GPU is needed.
+// A test is skipped if the header or library that it needs is not installed. No GPU is needed.
 #include "runtime/devices/cuda/cublaslt_api.h"
 
 #include <gtest/gtest.h>

@@ -29,9 +29,9 @@ namespace xlad::runtime::cuda {
 // the same problem, version of the library, and GPU.
 class CublasLtDot {
  public:
-  // Returns null if the library cannot compute the dot or would need many calls for it. The reason can be its element
-  // types, a size of 0 or one that is too large, operands that are not matrices, many batches in several dimensions, or
-  // that the library proposes no algorithm.
+  // Returns null if the library cannot compute the dot or would need more than 256 calls for it. The reason can be its
+  // element types, a size of 0 or one that is too large, operands that are not matrices, many batches in several
+  // dimensions, or that the library proposes no algorithm.
   static absl::StatusOr<std::unique_ptr<CublasLtDot>> Plan(std::shared_ptr<const CublasLtContext> context,
                                                            const DotOp& dot);
   ~CublasLtDot();

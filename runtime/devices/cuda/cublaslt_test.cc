@@ -101,7 +101,7 @@ TEST_F(CublasLtTest, RandomDots) {
   EXPECT_LT(by_library, 400) << "xlad's own kernels compute some of them";
 }
 
-// Forms in which JAX writes products of training, all of which the library computes.
+// The forms of matrix products in JAX's training steps. The library computes all of them.
 TEST_F(CublasLtTest, FormsThatTheLibraryComputes) {
   struct Case {
     DotDims dims;

@@ -75,7 +75,7 @@ class CudaLibraryOpTest : public CudaDeviceTest {
     }
     return bytes;
   }
-  // A dot whose batch dimensions are those of both operands.
+  // A dot whose operands have the same batch dimensions, `batch`.
   struct DotDims {
     std::vector<int64_t> lhs, rhs, result, batch, lhs_contracting, rhs_contracting;
   };

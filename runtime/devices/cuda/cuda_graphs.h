@@ -15,9 +15,9 @@ namespace xlad::runtime::cuda {
 // The first run of a group launches each kernel, because the first launch of a kernel may load its code, which cannot
 // be recorded, and because many programs run once. The second run records a graph. The parameters of its kernels are
 // addresses, so a group has a graph for each set of addresses, up to kMaxGraphs: training exchanges the memory of
-// parameters and results after each step, so that two sets alternate. For a further set, the graph that was not used
-// for the longest time is updated. If kMaxMisses runs in a row have addresses without a graph, or if a graph cannot be
-// made, the kernels of the group are launched one by one from then on.
+// parameters and results after each step, so that two sets alternate. For a further set, the least recently used graph
+// is updated. If more than kMaxMisses runs in a row have addresses without a graph, or if a graph cannot be made, the
+// kernels of the group are launched one by one from then on.
 //
 // Used by one thread at a time.
 class CudaGraphs {

@@ -16,7 +16,7 @@ class DotMmaTest : public CudaLibraryOpTest {
   void SetUp() override { Configure("races=1"); }
 
   int64_t Random(int64_t first, int64_t last) { return first + static_cast<int64_t>(random_() % (last - first + 1)); }
-  // Divides `size` into factors, up to `most`.
+  // Writes `size` as a product of at most `most` random factors.
   std::vector<int64_t> Factors(int64_t size, int64_t most) {
     std::vector<int64_t> factors;
     while (std::ssize(factors) + 1 < most && Random(0, 1) == 0) {

@@ -22,7 +22,7 @@ struct Driver {
   XLAD_CUDA_FUNCTIONS(XLAD_CUDA_MEMBER)
   XLAD_CUDA_GRAPH_FUNCTIONS(XLAD_CUDA_MEMBER)
 #undef XLAD_CUDA_MEMBER
-  // Why graphs are not used. Empty if they are, and the functions of graphs are not null.
+  // Why graphs are not used. If it is empty, graphs are used, and their functions are not null.
   std::string no_graphs;
   int version = 0;  // The newest CUDA that the driver supports; 12040 is CUDA 12.4.
   int device_count = 0;

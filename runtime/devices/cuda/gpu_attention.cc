@@ -112,8 +112,8 @@ class ProblemWriter {
 
   XladElement ElementOf(int operand) const { return KernelElementOf(program_.operands[operand].type); }
 
-  // The type of the final contents of a slot: bf16 or f16 if all elements are numbers of this type, otherwise f32. The
-  // latter is also that of a matrix product that is not rounded.
+  // The type of the final contents of a slot: bf16 or f16 if all elements are numbers of this type, otherwise f32. A
+  // matrix product that no step rounds has type f32.
   XladElement ElementIn(const AttentionSlot& slot) const {
     const auto last = std::find_if(program_.steps.rbegin(), program_.steps.rend(), [&](const AttentionStep& step) {
       return step.result.kind == slot.kind && step.result.number == slot.number;

@@ -74,9 +74,9 @@ struct XladAttentionResult {
   int32_t unused;
 };
 
-/* The rows are divided into the blocks of the op, the blocks into pieces of at most XLAD_ATTENTION_ROWS rows, and the
- * pieces into groups. A task is one group for one entry of the batch. Thread block b computes the tasks b, b + blocks,
- * b + 2 blocks, ...
+/* The rows are divided into the blocks of the op, and the blocks into pieces of at most XLAD_ATTENTION_ROWS rows. A
+ * group has `group_pieces` pieces, and a task is one group for one entry of the batch. Thread block b, of `blocks`,
+ * computes the tasks b, b + blocks, b + 2 * blocks, ...
  *
  * The scratch memory consists of elements of 4 bytes: for each thread block, `narrow_slots` elements for each thread,
  * and then wide slots of XLAD_ATTENTION_ROWS x row_stride elements; after all thread blocks, `task_sums` elements for

@@ -92,7 +92,7 @@ INLINE uint32_t ApplyToIntegers(int opcode, uint32_t a, uint32_t b) {
   }
 }
 
-/* Steps do not have the opcodes that round, but XladAttentionStep.rounded_to. */
+/* The opcodes that round are not handled here: a step rounds by XladAttentionStep.rounded_to instead. */
 INLINE uint32_t Apply(int opcode, uint32_t a, uint32_t b, uint32_t c) {
   const float x = FromBits(a), y = FromBits(b);
   switch (opcode) {

@@ -235,7 +235,8 @@ TEST_F(GpuAttentionTest, HalfOperandsAndOtherValues) {
   }
 }
 
-// Only the scores of the rows of thread blocks are in memory.
+// Only the scores of the rows that thread blocks are computing are in memory, so twice the length needs at most twice
+// the scratch memory.
 TEST_F(GpuAttentionTest, ScratchGrowsWithTheLength) {
   const auto gpu = *cuda::Gpu::Open(*cuda::LoadDriver(XLAD_CUDA_DRIVER_DOUBLE), 0);
   const auto module = *cuda::CudaModule::Load(gpu, cuda::GpuAttention::Kernels(), "attention");
@@ -256,7 +257,7 @@ TEST_F(GpuAttentionTest, NansInOneRow) {
   Compare(AttentionWriter(s).Softmax(-1e30f, 4, true), operands, 1e-5f);
 }
 
-// Applies each elementwise opcode to scores that contain numbers of all sizes, and sums the results over the columns.
+// Applies each elementwise opcode to scores of different magnitudes, and sums the results over the columns.
 TEST_F(GpuAttentionTest, ElementwiseOperations) {
   const AttentionSizes s = {1, 3, 40, 1, 1};
   Arrays operands = Operands(s);

@@ -78,7 +78,7 @@ XladDotVectors VectorsOf(const std::vector<DotLoop>& sides, const std::vector<Do
   return are_adjacent(sides) ? XLAD_DOT_SIDE_VECTORS : XLAD_DOT_NO_VECTORS;
 }
 
-// The kernel of a dot, and the size of its tiles. Only constants decide, so that the bits do not depend on the GPU.
+// The kernel of a dot, and the size of its tiles. The choice depends on the dot alone, not on the GPU.
 struct DotKernel {
   const char* name;
   int64_t tile;

@@ -21,8 +21,8 @@ namespace xlad::runtime::cuda {
 // The library ops of an executable. Thread-safe.
 class LibraryOps {
  public:
-  // `products` is null if cuBLASLt is not used. Errors have the number of the op: those of PrepareLibraryOp, and those
-  // of the GPU and cuBLASLt.
+  // `products` is null if cuBLASLt is not used. Returns the errors of PrepareLibraryOp, of the GPU and of cuBLASLt, with
+  // the number of the op.
   static absl::StatusOr<std::unique_ptr<LibraryOps>> Load(std::shared_ptr<const Gpu> gpu,
                                                           std::shared_ptr<const CublasLtContext> products,
                                                           const Executable& executable);
@@ -40,7 +40,7 @@ class LibraryOps {
   struct Buffer {
     int64_t bytes = 0;
     bool is_result = false;
-    bool has_gaps = false;  // True for a result that the op may not write completely.
+    bool has_gaps = false;  // True for a result of which the op may leave parts unwritten.
   };
   struct Op {
     std::unique_ptr<PreparedLibraryOp> host;

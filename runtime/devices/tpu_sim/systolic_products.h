@@ -1,7 +1,7 @@
 // Products of f32 on systolic arrays, which multiply bf16 and add in f32.
 //
 // Precision default rounds both operands to bf16 (to nearest, ties to even) and computes one product. Precision high
-// writes each operand as a sum of two bf16, x = hi + lo, and computes three products: hi hi + (hi lo + lo hi). If an
+// approximates each operand by a sum of two bf16, hi + lo, and computes three products: hi hi + (hi lo + lo hi). If an
 // element of an operand is infinite or NaN, or rounds to infinity, it has no lo, and the product is computed in f32.
 // Precision highest is always computed in f32. A systolic array would compute six products of bf16; its result would
 // differ by less than 2^-20 times the sum of the addends' absolute values. Products of other types are not changed.
