@@ -60,7 +60,7 @@ void LoadFloats(ElementType type, const void* from, int64_t offset, int64_t stri
   }
 }
 
-// As f16.
+// Rounds the numbers to f16 and stores them.
 void StoreHalves(absl::Span<const float> from, int64_t stride, uint16_t* to) {
   if (stride == 1) return NarrowHalf(from.data(), std::ssize(from), to);
   std::array<uint16_t, 64> part;  // One call converts many elements, because each call takes time.

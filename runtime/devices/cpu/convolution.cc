@@ -10,10 +10,10 @@
 // the bits of the result.
 //
 // A convolution is divided into tiles, each of which is one call of oneDNN by one thread. Tiles are parts of the batch
-// or, if the result is the gradient of the weights, parts of the weights' output features. If the weights have few
-// output features or groups, tiles of the gradient are parts of the batch. Each tile then computes a part of the sum,
-// and the parts are added in their order. The tensor that all tiles read is rearranged before the tiles run. The
-// division depends on the shape alone.
+// or, if the result is the gradient of the weights, parts of the weights' output features. If the weights have several
+// groups or at most kFeaturesOfBlock output features, tiles of a gradient in f32 are parts of the batch. Each tile then
+// computes a part of the sum, and the parts are added in their order. The tensor that all tiles read is rearranged
+// before the tiles run. The division depends on the shape alone.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -452,7 +452,7 @@ class ConvolutionCall final : public LibraryCall {
   absl::Status AddTiles(char* result, char* thread_memory, ThreadTeam& team) {
     constexpr int64_t kMinPiece = 1 << 14;
     const int64_t elements = c_.part_bytes_ / 4;
-    // The last part may be padded to whole cache lines, the result is not.
+    // A tile's part may be padded to whole cache lines, but the result is not.
     const int64_t count = c_.result_moved_ ? elements : tensor::Product(c_.shape_.weights.sizes);
     float* const sum = reinterpret_cast<float*>(c_.result_moved_ ? parts_ : result);
     const float* const parts = reinterpret_cast<const float*>(parts_);

@@ -160,13 +160,15 @@ class RowTransform {
   int64_t n_, rows_;
   T scale_;
   bool inverse_;
-  int64_t half_ = 0, from_ = 0, to_ = 0;  // The distance from one row of an array to the next, in elements of T.
+  int64_t half_ = 0;           // The length of a row of the spectrum of real numbers.
+  int64_t from_ = 0, to_ = 0;  // The distance from one row of an array to the next, in elements of T.
   bool together_ = false, halved_ = false;
   std::optional<FftPlan<T>> plan_;
   std::vector<T> roots_;
 };
 
-// The transform of a dimension of size n with `inner` > 1 elements after it, repeated `outer` times.
+// The transform of a dimension of size n. `inner` and `outer` are the products of the sizes of the dimensions after and
+// before it.
 template <typename T>
 class ColumnTransform {
  public:

@@ -12,8 +12,8 @@ namespace {
 
 bool HasFunction(int radix) { return radix <= 5 || radix == 7 || radix == 8; }
 
-// The radices of n in the order of their passes; empty if n has a prime factor above kMaxRadix. Powers of two come
-// first, because the first passes of a line have small strides, with which other radices are slow.
+// The radices of n in the order of their passes; empty if n is 1 or has a prime factor above kMaxRadix. Radices 8 and 4
+// come first, because the first passes of a line have small strides, with which other radices are slow.
 std::vector<int> Radices(int64_t n) {
   std::vector<int> radices;
   int twos = 0;

@@ -1,6 +1,6 @@
 // A plan for complex Fourier transforms of one length: its passes (fft_kernels.h) and their constants.
 //
-// The length is divided into the radices 8, 4, 7, 5, 3 and 2 and into other primes up to kMaxRadix. A length with a
+// The length is factored into the radices 8, 4, 7, 5, 3 and 2 and into other primes up to kMaxRadix. A length with a
 // larger prime factor, or with prime factors for which a convolution takes less time, is transformed as a convolution
 // of a longer length (Bluestein, "A linear filtering approach to the computation of the discrete Fourier transform",
 // 1970).
@@ -40,7 +40,8 @@ class FftPlan {
   bool batched_ = false;
   std::vector<FftPass<T>> passes_;  // The passes, with the strides for one line.
   std::vector<std::unique_ptr<T[]>> constants_;
-  // For a transform by convolution: e^(-pi i k^2 / n), and the transform of its conjugate divided by its length.
+  // For a transform by convolution: the plan of the longer length, the chirp e^(-pi i k^2 / n), and the transform of
+  // the conjugate chirp, divided by the longer length.
   std::unique_ptr<FftPlan<T>> convolution_;
   FftArray<T> chirp_, filter_;
 };

@@ -1,5 +1,5 @@
-// Compares with the compiler's conversions: all f16 values, and f32 values near every f16 value and between adjacent
-// f16 values.
+// Compares with the compiler's conversions: all f16 values, the f32 values halfway between adjacent f16 values, and the
+// f32 values next to these.
 #include "runtime/devices/cpu/half_rows.h"
 
 #include <gtest/gtest.h>

@@ -94,7 +94,7 @@ class LapackMatrix {
 };
 
 // Converts the size of a work area from the form in which LAPACK returns it, a value of the matrix's element type. A
-// size in f32 may have been rounded down, so it is increased a little.
+// size in f32 may have been rounded down, so it is increased by one part in a million.
 template <typename T>
 int32_t RoundedSize(const T& work) {
   const double size = static_cast<double>(std::real(work));

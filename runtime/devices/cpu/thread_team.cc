@@ -11,7 +11,7 @@
 namespace xlad::runtime {
 namespace {
 
-// The longest time between two kernels for which a thread spins instead of sleeping: about 30 microseconds.
+// How many times a thread checks for the next job before it sleeps. This takes about 30 microseconds.
 constexpr int kSpins = 1000;
 
 void Pause() {

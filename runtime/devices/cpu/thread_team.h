@@ -1,6 +1,6 @@
 // ThreadTeam: the threads that compute the tiles of one stream's work.
 //
-// One thread, the owner, starts work and takes part in it. After a piece of work, the other threads spin for some
+// One thread, the owner, starts work and takes part in it. After a piece of work, the other threads spin for about 30
 // microseconds, because the next piece usually follows at once, and then sleep on a futex. The owner never waits for a
 // thread that has not begun to take part: it computes all tiles by itself if the other cores are busy with other
 // programs.

@@ -21,8 +21,8 @@ namespace xlad::runtime::cuda {
 // The library ops of an executable. Thread-safe.
 class LibraryOps {
  public:
-  // `products` is null if cuBLASLt is not used. Returns the errors of PrepareLibraryOp, of the GPU and of cuBLASLt, with
-  // the number of the op.
+  // `products` is null if cuBLASLt is not used. Returns the errors of PrepareLibraryOp, of the GPU and of cuBLASLt,
+  // with the number of the op.
   static absl::StatusOr<std::unique_ptr<LibraryOps>> Load(std::shared_ptr<const Gpu> gpu,
                                                           std::shared_ptr<const CublasLtContext> products,
                                                           const Executable& executable);

@@ -19,7 +19,7 @@ struct AttentionSizes {
 };
 
 // Writes the descriptor of an op with the operands q[batch, rows, depth], k[batch, columns, depth] and
-// v[batch, columns, width], all of one type. Value 0 is the product q k.
+// v[batch, columns, width], all of one type. Value 0 is the product of q and transposed k.
 class AttentionWriter {
  public:
   explicit AttentionWriter(const AttentionSizes& s, ElementType type = ElementType::kF32) : s_(s), type_(type) {
@@ -59,7 +59,7 @@ class AttentionWriter {
 
   // The causal mask sets the scores of masked columns to `masked`. Let P be the softmax of the scores, rounded to the
   // type of the operands. The results are P v, the transpose of P times q, and the sums of the rows before the
-  // division.
+  // division. If `skip`, a block of rows computes only its unmasked columns and one masked column, if there is one.
   AttentionOp Softmax(float masked, int64_t block_rows, bool skip) {
     const int mask = Value(AttentionOp::GREATER_EQUAL, {Index(1), Index(2)}, ElementType::kPred);
     const int scores = Value(AttentionOp::SELECT, {mask, 0, Constant(masked)});
