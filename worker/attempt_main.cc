@@ -277,7 +277,7 @@ class AttemptMain {
   collectives::TransportChoice transport_;
   std::unique_ptr<PeerBlobServer> blob_server_;  // Null if there is none.
   const std::unique_ptr<collectives::DataPlane> data_plane_;
-  std::mutex mutex_;  // Guards the members below.
+  std::mutex mutex_;  // Guards the next two members.
   int64_t finished_steps_ = 0;
   std::unique_ptr<Runner> runner_;
   std::unique_ptr<ReportQueue> reports_;

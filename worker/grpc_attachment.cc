@@ -19,8 +19,8 @@ namespace xlad::worker {
 namespace {
 
 constexpr int64_t kPauseMs = 100;       // The maximum pause between two tries to connect; shortened at random.
-constexpr int64_t kMinConnectMs = 200;   // The time limit of the first try.
-constexpr int64_t kMaxConnectMs = 1000;  // The time limit of later tries.
+constexpr int64_t kMinConnectMs = 200;   // The time limit of the first try. It doubles with each further try.
+constexpr int64_t kMaxConnectMs = 1000;  // The maximum time limit of a try.
 constexpr int64_t kSliceMs = 50;         // How often a try checks whether the attachment ends.
 // The number of clock probes after the registration. Each is sent when the previous one has been answered.
 constexpr int kProbesAtOnce = 8;

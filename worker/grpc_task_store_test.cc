@@ -20,7 +20,7 @@ namespace {
 using storage::HostCache;
 using storage::kBlockBytes;
 
-// Has one blob, and names the worker "a" to each reader that has not failed to read from it.
+// Has one blob, and names worker "a" to each reader that has not failed to read from "a".
 class NamingCoordinator final : public Coordinator::Service {
  public:
   explicit NamingCoordinator(std::string blob) : blob_(std::move(blob)) {
@@ -74,7 +74,7 @@ class NamingCoordinator final : public Coordinator::Service {
   std::vector<GetBlobRangeRequest> requests_;
 };
 
-// The worker b reads the blob of a coordinator that names a, which serves what its cache has.
+// Worker "b" reads the blob of a coordinator that names worker "a", which serves what its cache has.
 class GrpcTaskStoreTest : public TwoWorkersTest {
  protected:
   GrpcTaskStoreTest() {
@@ -97,7 +97,7 @@ class GrpcTaskStoreTest : public TwoWorkersTest {
     XLAD_CHECK(server_ != nullptr);
     channel_ = *MakeChannel({absl::StrCat("127.0.0.1:", port), "", ""});
   }
-  // Reads the blob as b, and compares it.
+  // Reads the blob as worker "b", and compares it.
   void ReadAsB(int64_t min_free_bytes = 0) {
     BlobSource source;
     source.channel = channel_;

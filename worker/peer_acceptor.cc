@@ -22,7 +22,7 @@ namespace xlad::worker {
 namespace {
 
 constexpr size_t kMaxHelloBytes = 64 << 10;
-constexpr int kTickMs = 250;  // The maximum delay after the deadline until a connection is closed.
+constexpr int kTickMs = 250;  // A connection is closed at most this long after its deadline.
 constexpr int64_t kPauseNs = 50 * kNsPerMs;
 constexpr size_t kSizeBytes = sizeof(uint32_t);
 

@@ -56,8 +56,8 @@ class TwoWorkersTest : public testing::Test {
     listener_ = *TcpNetwork().Listen("127.0.0.1:0");
     launch_.mutable_peers(0)->set_data_address(listener_->Address());
   }
-  // Starts a thread, which ends in StopA, that accepts the connections to worker "a". It reads the hello of each
-  // connection and passes both to `take`. Must be called once per Listen.
+  // Starts a thread that accepts the connections to worker "a" until StopA. It reads the hello of each connection and
+  // passes both to `take`. Must be called at most once per Listen.
   void Accept(std::function<void(std::unique_ptr<Connection>, const PeerHello&)> take) {
     acceptor_ = std::thread([this, take = std::move(take)] {
       while (true) {

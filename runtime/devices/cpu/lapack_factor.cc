@@ -19,8 +19,8 @@ void Potrf(LapackMatrix<T>& a) {
   a.library().potrf(&uplo, &n, factor, &stride, a.template result<int32_t>(1), 1);
 }
 
-// Defined like HLO's cholesky: the other triangle is zero. If the matrix is not positive definite, a lower factor is NaN
-// from the first column that cannot be computed, and an upper factor from the first such row.
+// Defined like HLO's cholesky: the other triangle is zero. If the matrix is not positive definite, a lower factor is
+// NaN from the first column that cannot be computed, and an upper factor from the first such row.
 template <typename T>
 void Cholesky(LapackMatrix<T>& a) {
   if (a.measures()) return;

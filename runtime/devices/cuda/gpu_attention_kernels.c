@@ -6,8 +6,8 @@
  * each other only in reductions and products. Each thread has its own copy of the narrow values of its row.
  *
  * Products of numbers of bf16 or f16 use tensor cores: one instruction of a warp multiplies all 16 rows. A warp loads
- * its operands directly from global memory to registers, because it needs each column or feature once and finds the rows
- * in the cache. The functions of these products are compiled for each of the two types, `mma`. */
+ * its operands directly from global memory to registers, because it needs each column or feature once and finds the
+ * rows in the cache. The functions of these products are compiled for each of the two types, `mma`. */
 #include "runtime/devices/cuda/gpu_attention_kernels.h"
 
 #include "runtime/devices/cuda/gpu_attention_operations.h"
