@@ -49,12 +49,13 @@ struct Problem {
 
 // Returns kLtInvalidValue if a layout is invalid, if the sizes or numbers of matrices do not match, if C and D have
 // different types, or if matrices of a batch of C or D overlap. Returns kLtNotSupported unless sums are computed in
-// f32, both operands have the same type, and the result has that type or f32.
+// f32, both operands have the same type (f32, f16 or bf16), and the result has that type or f32.
 LtStatus CheckProblem(const Problem& problem);
 
 // Returns the algorithms that the library proposes for a valid problem. The first one has a state that is not success,
-// because callers must skip such proposals. The others are usable, the best first. The last one computes the sum in one
-// part. The others split it into two parts, by the reduction schemes that the preference allows.
+// because callers must skip such proposals. All later ones are usable, the best first. The last one computes each sum in
+// one part. The usable ones before it split each sum into two parts, by the reduction schemes that the preference
+// allows.
 std::vector<LtHeuristicResult> Propose(const Problem& problem, const Preference& preference);
 
 // The addresses that a call is given, as integers.
@@ -76,6 +77,7 @@ struct Memory {
   float* workspace;
 };
 
+// Computes D = alpha * op(A) * op(B). The workspace may be null if the algorithm uses none.
 void Multiply(const Problem& problem, const LtAlgorithm& algorithm, float alpha, const Memory& memory);
 
 }  // namespace xlad::cublaslt_double

@@ -45,7 +45,8 @@ class DriverDouble {
  public:
   static DriverDouble& Get();
 
-  // Applies the settings and clears errors. If the memory size changes, all allocations are lost.
+  // Applies the settings, with defaults for those that the text does not name, and clears errors. If the memory size
+  // changes, all allocations are lost.
   void Configure(const std::string& text);
   const Settings& settings() const { return settings_; }
   WindowMemory& memory() { return *memory_; }

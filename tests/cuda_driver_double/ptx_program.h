@@ -128,7 +128,8 @@ struct Thread {
   }
 };
 
-// Returns null and sets `error`, which names the line, if the text is not in the form that LLVM writes.
+// Parses PTX and places its variables in `memory`. If the text is not in the form that LLVM writes or there is not
+// enough memory, returns null and sets `error`, which names the line.
 std::unique_ptr<Program> ParsePtx(const std::string& text, GlobalMemory* memory, std::string* error);
 
 // Runs all threads of a block to their end. Returns 0, or the error of a thread or warp. `position` has the number of

@@ -53,7 +53,7 @@ int RunBlock(const Function& kernel, const GlobalMemory& memory, const std::byte
   static thread_local std::vector<uint64_t> shared;
   const int count = static_cast<int>(position[1]);
   threads.resize(static_cast<size_t>(count));
-  // Shared memory is overwritten with a pattern, because its contents after the previous block are undefined.
+  // Shared memory is overwritten with a pattern, because its contents at the start of a block are undefined.
   shared.assign(static_cast<size_t>(kernel.shared_bytes + 7) / 8, 0xdeadbeefdeadbeef);
   for (int n = 0; n < count; ++n) {
     Thread& thread = threads[static_cast<size_t>(n)];

@@ -1,4 +1,5 @@
-// Tests of the PTX interpreter: single instructions, and kernels with barriers, shuffles, calls and branch tables.
+// Tests of the PTX interpreter: single instructions, and kernels with barriers, shuffles, matrix products, races, calls
+// and branch tables.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -17,7 +18,8 @@ uint64_t Bits(double value) { return std::bit_cast<uint64_t>(value); }
 
 class PtxTest : public ::testing::Test {
  protected:
-  // Runs one block of a kernel with one parameter, the address of `words` words.
+  // Runs one block of the kernel `k`, whose only parameter is the address of a copy of `words`. Returns the copy after
+  // the run.
   std::vector<uint64_t> Run(const std::string& ptx, uint32_t threads, std::vector<uint64_t> words) {
     std::string error;
     program_ = ParsePtx(".version 7.8\n.target sm_90\n.address_size 64\n" + ptx, &memory_, &error);
@@ -145,7 +147,7 @@ TEST_F(PtxTest, Conversions) {
   EXPECT_EQ(Execute("cvt.f64.f32", {"f64", "f32"}, {Bits(0.1f)}), Bits(static_cast<double>(0.1f)));
 }
 
-// A sum of 128 bits: the carry of one addition is an input of the next.
+// A sum and a difference of 128 bits: the carry of the low half is an input of the high half.
 TEST_F(PtxTest, Carries) {
   const auto words = Run(R"(.visible .entry k(.param .u64 p) {
     ld.param.u64 %rd1, [p];
@@ -215,8 +217,8 @@ TEST_F(PtxTest, ShufflesExchangeRegistersOfAWarp) {
 // Computes d = a b + c by one mma.sync of each warp.
 class MmaTest : public PtxTest {
  protected:
-  // The body of a kernel that runs `statement` with the registers of an mma, which it loads from 10 words for each
-  // thread: a, b, c. It stores d to the first 4 words.
+  // Returns a kernel that loads the registers of an mma (a, b and c) from 10 words of each thread, runs `statement`, and
+  // stores d to the first 4 of these words. The predicate %p1 is true in threads 0 to 15.
   static std::string Kernel(const std::string& statement) {
     std::string body = R"(.visible .entry k(.param .u64 p) {
       mov.u32 %r1, %tid.x; mul.wide.u32 %rd1, %r1, 80; ld.param.u64 %rd2, [p]; add.s64 %rd3, %rd2, %rd1;
@@ -278,7 +280,7 @@ class MmaTest : public PtxTest {
     return d;
   }
 
-  // Compares with products in double precision. The sums of 17 addends in f32 may each be rounded.
+  // Compares d with a b + c in double precision, and allows one rounding error of f32 for each of the 17 addends.
   static void Compare(const Matrix& a, const Matrix& b, const Matrix& c, const Matrix& d) {
     for (int row = 0; row < 16; ++row) {
       for (int column = 0; column < 8; ++column) {
@@ -317,7 +319,7 @@ TEST_F(MmaTest, RandomAndSpecialValues) {
   }
 }
 
-// Every product of an element of a and an element of b is a term of exactly one element of d.
+// For all rows, columns and k, the product of a[row][k] and b[k][column] is a term of d[row][column] only.
 TEST_F(MmaTest, EveryElement) {
   for (int row = 0; row < 16; ++row) {
     for (int k = 0; k < 16; ++k) {
@@ -338,7 +340,7 @@ TEST_F(MmaTest, SumsAreRoundedToF32) {
   Matrix a = {}, b = {}, c = {};
   a[0][0] = 4096, b[0][0] = 4096;  // 2^24
   for (int k = 1; k < 16; ++k) a[0][k] = b[k][0] = 1;
-  EXPECT_EQ(Multiply(a, b, c, true)[0][0], 0x1p24f) << "each 1 is less than half a unit of the sum";
+  EXPECT_EQ(Multiply(a, b, c, true)[0][0], 0x1p24f) << "each 1 is half a unit in the last place of the sum: a tie";
 }
 
 // All 32 threads of a warp must execute the same instruction.
@@ -361,8 +363,9 @@ TEST_F(MmaTest, DivergentProductsAreErrors) {
 
 class RaceTest : public PtxTest {
  protected:
-  // Each of 64 threads runs the statement. It has its own address in %rd3, the next thread's address in %rd4, and the
-  // addresses of two elements of shared memory in %rd5 and %rd6.
+  // Returns the race that is found when each of 64 threads runs the statement, or an empty text. Registers: %rd2 has the
+  // address of the first element of global memory, %rd3 and %rd5 those of the thread's own elements of global and shared
+  // memory, %rd4 and %rd6 those of the next thread's elements, and %rd8 has the thread's number.
   std::string ErrorOf(const std::string& statement) {
     RaceChecker races;
     races_ = &races;

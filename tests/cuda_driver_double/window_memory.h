@@ -35,7 +35,7 @@ class WindowMemory final : public GlobalMemory {
   bool FreePinned(void* address);
   // Returns the real memory of a range, or null if its first or last byte is not allocated.
   std::byte* Range(uint64_t address, uint64_t bytes) const;
-  // Whether the address is in the GPU's memory, but not in an allocation.
+  // Whether the address is in the GPU's memory, but neither in an allocation nor at the end of one.
   bool IsFreed(uint64_t address) const;
   uint64_t free_bytes() const;
   uint64_t total_bytes() const { return bytes_; }

@@ -38,8 +38,8 @@ struct Operation {
   std::function<Result()> other;
 };
 Result RunOperation(const Operation& operation);
-// The error of running the operation that is known before it: its module was unloaded, or it refers to memory of the
-// GPU that is not allocated.
+// Checks an operation before it runs. Returns an error if its module was unloaded or if it refers to memory of the GPU
+// that is not allocated.
 Result CheckOperation(const Operation& operation);
 
 struct GraphObject {
