@@ -53,8 +53,8 @@ struct Problem {
 LtStatus CheckProblem(const Problem& problem);
 
 // Returns the algorithms that the library proposes for a valid problem. The first one has a state that is not success,
-// because callers must skip such proposals. All later ones are usable, the best first. The last one computes each sum in
-// one part. The usable ones before it split each sum into two parts, by the reduction schemes that the preference
+// because callers must skip such proposals. All later ones are usable, the best first. The last one computes each sum
+// in one part. The usable ones before it split each sum into two parts, by the reduction schemes that the preference
 // allows.
 std::vector<LtHeuristicResult> Propose(const Problem& problem, const Preference& preference);
 

@@ -217,8 +217,8 @@ TEST_F(PtxTest, ShufflesExchangeRegistersOfAWarp) {
 // Computes d = a b + c by one mma.sync of each warp.
 class MmaTest : public PtxTest {
  protected:
-  // Returns a kernel that loads the registers of an mma (a, b and c) from 10 words of each thread, runs `statement`, and
-  // stores d to the first 4 of these words. The predicate %p1 is true in threads 0 to 15.
+  // Returns a kernel that loads the registers of an mma (a, b and c) from 10 words of each thread, runs `statement`,
+  // and stores d to the first 4 of these words. The predicate %p1 is true in threads 0 to 15.
   static std::string Kernel(const std::string& statement) {
     std::string body = R"(.visible .entry k(.param .u64 p) {
       mov.u32 %r1, %tid.x; mul.wide.u32 %rd1, %r1, 80; ld.param.u64 %rd2, [p]; add.s64 %rd3, %rd2, %rd1;
@@ -340,7 +340,8 @@ TEST_F(MmaTest, SumsAreRoundedToF32) {
   Matrix a = {}, b = {}, c = {};
   a[0][0] = 4096, b[0][0] = 4096;  // 2^24
   for (int k = 1; k < 16; ++k) a[0][k] = b[k][0] = 1;
-  EXPECT_EQ(Multiply(a, b, c, true)[0][0], 0x1p24f) << "each 1 is half a unit in the last place of the sum: a tie";
+  EXPECT_EQ(Multiply(a, b, c, true)[0][0], 0x1p24f)
+      << "each 1 is half a unit in the last place, and ties are rounded to even";
 }
 
 // All 32 threads of a warp must execute the same instruction.
@@ -363,8 +364,8 @@ TEST_F(MmaTest, DivergentProductsAreErrors) {
 
 class RaceTest : public PtxTest {
  protected:
-  // Returns the race that is found when each of 64 threads runs the statement, or an empty text. Registers: %rd2 has the
-  // address of the first element of global memory, %rd3 and %rd5 those of the thread's own elements of global and shared
+  // Returns the race that is found when each of 64 threads runs the statement, or an empty text. %rd2 has the address
+  // of the first element of global memory, %rd3 and %rd5 those of the thread's own elements of global and shared
   // memory, %rd4 and %rd6 those of the next thread's elements, and %rd8 has the thread's number.
   std::string ErrorOf(const std::string& statement) {
     RaceChecker races;
