@@ -93,7 +93,8 @@ TEST(AccessChecker, FindsReadsOfUnwrittenMemory) {
     int found = 0;
     for (int i = 0; i < 5000; ++i) {
       std::vector<Access> trace = RandomTrace(*random, std::ssize(memory));
-      // All accesses are by one thread, so races do not hide these reads. Most are stores, and thus many reads are valid.
+      // All accesses are by one thread, so races do not hide these reads. Most of them are stores, which makes many
+      // reads valid.
       for (Access& a : trace) a.thread = 0;
       for (Access& a : trace) a.is_store = random->Below(8) != 0;
       if (role != kShared) {
