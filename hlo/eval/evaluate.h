@@ -1,7 +1,7 @@
 // The reference evaluator, which defines the meaning of a program. It is simple and slow. Compiled and partitioned
 // programs are tested against it, and it is tested against XLA.
 //
-// The evaluator defines the following details, which the text of HLO's operation semantics leaves open. Tests
+// The evaluator defines the following details, most of which the text of HLO's operation semantics leaves open. Tests
 // check them.
 // - Data movement is exact. Copies, slices, gathers, select, bitcast-convert, sorts and collectives without a reduction
 //   keep all bits, including the sign and payload of a NaN. Tests treat all NaN results of arithmetic as equal.

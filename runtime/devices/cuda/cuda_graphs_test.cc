@@ -274,7 +274,9 @@ TEST_F(CudaGraphsTest, GraphsThatCannotBeMade) {
 
 TEST_F(CudaGraphsTest, ErrorsOfSteps) {
   AddSteps();
-  Configure("fail=cuLaunchKernel:701:3");  // The second kernel of the second run, which is recorded, fails.
+  // While the second run is recorded, its second kernel fails. The kernels are then launched one by one, and the first
+  // one fails, too.
+  Configure("fail=cuLaunchKernel:701:3");
   Load();
   Memory memory = NewMemory();
   RunSteps(memory, 1);
