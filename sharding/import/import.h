@@ -13,10 +13,11 @@ struct ImportOptions {
 };
 
 // Reads the meshes and shardings of a program: the attributes xla.sdy.* if there are any, otherwise sharding={...} in
-// any of its three syntaxes. Inlines calls, turns Sharding and FuncResultSharding custom calls into constraints, and
-// replaces ops that can be sharded only in parts (batch normalization). A program without annotations gets a mesh
-// without axes. InvalidArgument, with the place of the instruction, if an annotation is wrong. Also InvalidArgument if
-// a feed, the rebinding or the program does not fit. Unimplemented for forms of annotations that are not supported.
+// any of its three syntaxes. Inlines calls, turns Sharding custom calls into constraints, and takes the shardings of
+// the results from FuncResultSharding custom calls. Replaces batch normalization and calls of trsm by ops that can be
+// split further. A program without annotations gets a mesh without axes. InvalidArgument, with the place of the
+// instruction, if an annotation is wrong. Also InvalidArgument if a feed, the rebinding or the program does not fit.
+// Unimplemented for forms of annotations that are not supported.
 //
 //   c = f32[8] custom-call(x), custom_call_target="Sharding", frontend_attributes={xla.sdy.sharding="...[{\"a\"}]>"}
 //

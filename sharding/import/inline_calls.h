@@ -1,4 +1,5 @@
-// Inlines calls and fusions, so that a program is one graph per control-flow region. This is the first step of Import.
+// Inlines calls and fusions, so that a program is one graph per control-flow region. Import does this before it reads
+// the annotations.
 #pragma once
 
 #include "base/status.h"

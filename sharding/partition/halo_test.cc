@@ -411,7 +411,7 @@ TEST(HaloPlan, NeighborsSendTheirEdgesOnly) {
   EXPECT_EQ(plan.sent(), 0);
 }
 
-// The time to plan does not depend on the number of elements. It is proportional to the number of shards and pieces.
+// The time to plan depends on the numbers of shards and pieces, but not on the number of elements.
 TEST(HaloPlan, ManyShards) {
   constexpr int64_t kShards = 65536, kShard = int64_t{1} << 30;
   HaloNeed shifted{kShards * kShard, kShard, {}, kShard, 7, kShards * kShard};

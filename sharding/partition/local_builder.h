@@ -42,8 +42,8 @@ class LocalBuilder {
   // `array` with the padding of `dims` replaced by `fill`, a scalar. Returns array.local if `dims` have no padding.
   hlo::Instruction* MaskPadding(const LocalArray& array, absl::Span<const int64_t> dims, hlo::Instruction* fill);
 
-  // A copy of `source` (its attributes except shardings, its metadata and its called computations) with local operands
-  // and the given shape.
+  // A copy of `source` with local operands and the given shape. The copy has the metadata, the called computations and,
+  // except for shardings, the attributes of `source`.
   hlo::Instruction* CloneLocal(const hlo::Instruction& source, hlo::Shape shape,
                                absl::Span<hlo::Instruction* const> operands);
   // As CloneLocal, but the copy calls `called`.

@@ -26,7 +26,7 @@ bool HasOnlyArrays(const hlo::Shape& tuple) {
   return absl::c_all_of(tuple.tuple(), [](const hlo::Shape& element) { return element.is_array(); });
 }
 
-bool MovesOrConverts(const Instruction& instruction) {
+bool IsHoistable(const Instruction& instruction) {
   switch (instruction.opcode()) {
     case Opcode::kConstant:
     case Opcode::kIota:
@@ -107,7 +107,7 @@ Instruction* LoopInvariants::EmitOutside(Instruction* inside) {
     const int64_t i = inside->number();
     return unchanged_[i] ? init_[i].local : nullptr;
   }
-  if (!MovesOrConverts(*inside)) return nullptr;
+  if (!IsHoistable(*inside)) return nullptr;
   std::vector<Instruction*> operands;
   for (Instruction* operand : inside->operands()) {
     operands.push_back(Outside(operand));

@@ -30,8 +30,7 @@ class LoopInvariants {
   // Reshards `array`, a value of the body, to the sharding `to` before the loop. Returns the resharded array in the
   // body. Returns nullopt if the reshard must stay in the body: `array` is not invariant, `to` has unreduced axes, the
   // reshard sends nothing, the result would need too much memory, the loop runs at most once, or the body's root is not
-  // a tuple of arrays. `body` is the emitter
-  // of the body.
+  // a tuple of arrays. `body` is the emitter of the body.
   std::optional<LocalArray> Reshard(const ReshardEmitter& body, const LocalArray& array, const TensorSharding& to,
                                     const ReshardCause& cause);
   // Appends the resharded values, except for unused ones, to the carried values of the condition and the body. Returns

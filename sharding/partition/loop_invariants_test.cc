@@ -19,7 +19,7 @@ namespace {
 
 struct Loop {
   const char* rounds = "5";
-  const char* size = "8";                // The number of rows of the weight. Rows have 8 elements and are split.
+  const char* size = "8";                // The number of rows of the weight, which are split. A row has 8 elements.
   const char* weight = "u = f32[8,8] copy(w)";  // How the body computes `u`.
   const char* next = "w";                // The weight of the next iteration.
 };

@@ -58,7 +58,8 @@ class ShardingChooser {
   // op computes on partial sums.
   TensorSharding NeededOperand(const hlo::Instruction& instruction, const OpRule& rule, const Assignment& assignment,
                                size_t i) const;
-  // The shardings of an op's results under an assignment. They are unreduced along the axes that split reductions.
+  // The shardings of an op's results under an assignment. They are unreduced along the axes that split reductions and
+  // along those over which the op computes on partial sums.
   ValueSharding ResultShardings(const hlo::Instruction& instruction, const OpRule& rule,
                                 const Assignment& assignment) const;
   // The axes along which the op's result is a partial sum if its operands have their propagated shardings. Empty for

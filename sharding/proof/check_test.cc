@@ -86,6 +86,7 @@ TEST(Check, RejectsPartialSumThatIsNotReduced) {
   EXPECT_NE(std::string(replicas.message()).find("[replicas-agree]"), std::string::npos) << replicas;
 }
 
+// Without its mark, the operand counts as a complete result, which the all-reduce would reduce a second time.
 TEST(Check, RejectsReducingTwice) {
   const ShardedModule sharded = SplitContraction();
   absl::StatusOr<PartitionedProgram> program = Partition(sharded, FamilyOf);

@@ -92,7 +92,7 @@ constexpr NoRule kNoRule[] = {
     {Opcode::kSetDimensionSize, kDynamicShape},
     {Opcode::kShuffle, kReplicated},
     {Opcode::kRngGetAndUpdateState, kReplicated},
-    {Opcode::kCall, kDataFlow},
+    {Opcode::kCall, kInlined},
     {Opcode::kFusion, kInlined},
     {Opcode::kConditional, kDataFlow},
     {Opcode::kWhile, kDataFlow},

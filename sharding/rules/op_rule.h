@@ -34,9 +34,8 @@ enum class FactorKind {
 };
 
 struct Factor {
-  // The size of the dimension, or of this factor's part of the dimension if it has several factors. If a kPermutation
-  // or kNeedReplication factor joins dimensions of different sizes (slice, pad, windows), this is the largest of the
-  // sizes.
+  // The size of the dimension, or of this factor's part of the dimension if it has several factors. If the factor joins
+  // dimensions of different sizes (slice, pad, windows), this is the largest of the sizes.
   int64_t size = 1;
   FactorKind kind = FactorKind::kPassThrough;
   bool blocked = false;  // Propagation does not pass this factor from one tensor to another.
@@ -59,8 +58,8 @@ struct OpRule {
   std::string ToString() const;
 };
 
-// The rule of an instruction. It is empty (no factors) if nothing propagates through the op, and for control flow,
-// tuples and calls, which propagation treats as data flow.
+// The rule of an instruction. It is empty (no factors) if nothing propagates through the op, and for control flow and
+// tuples, which propagation treats as data flow.
 OpRule RuleOf(const hlo::Instruction& instruction);
 
 // The name of factor number `factor` in messages: "i", "j", ..., "z", "z_1", ...
