@@ -1,5 +1,5 @@
-// Check and its parts accept correct partitioned programs, and reject wrong ones and those in which one thing was
-// changed. Small instances of ops are proven once.
+// Check and its parts accept correct partitioned programs, and reject wrong ones, most of which the tests make by a
+// single change. Small instances of ops are proven once.
 #include "sharding/proof/check.h"
 
 #include <gtest/gtest.h>

@@ -92,7 +92,8 @@ TEST(Elementwise, TinyBits) {
   batch.Run();
 }
 
-// Subnormal numbers of a small float, which are normal numbers of the f32 that holds them in a register.
+// The operands include subnormal numbers, which for all of these types except bf16 are normal numbers of the f32 that
+// holds them in a register.
 TEST(Elementwise, ReducePrecisionOfSmallFloats) {
   Batch batch;
   for (const char* type : {"f8e5m2", "f8e4m3", "f8e3m4", "f16", "bf16"}) {

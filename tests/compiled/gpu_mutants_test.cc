@@ -2,7 +2,7 @@
 // at least 95 % of the mutants that are not equivalent to the intact kernel.
 // docs/decisions/0036-mutants-of-gpu-kernels.md has the rules and the figures.
 //
-// XLAD_MUTANTS=N draws at most N mutants of each kind. The default is 40 mutants of each kind, of at most 60 kernels
+// XLAD_MUTANTS=N draws at most N mutants of each kind. The default is 45 mutants of each kind, of at most 60 kernels
 // that move at most 100 KiB each.
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Attention in the forms that frameworks write, with gradients: the kernels for GPUs compute the same results as the
-// cpu device. The driver is its test double (tests/cuda_driver_double), which also finds races.
+// cpu device. They run on a test double of the CUDA driver (tests/cuda_driver_double), which also finds races.
 #include <gtest/gtest.h>
 
 #include <cmath>

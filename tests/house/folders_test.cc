@@ -191,7 +191,7 @@ TEST(FoldersTest, IncludesOfOurFilesExist) {
 
 struct Vendor {
   const char* name;
-  std::vector<std::string> prefixes;       // The prefix of the paths of its headers.
+  std::vector<std::string> prefixes;       // The prefixes of the paths of its headers.
   std::vector<std::string> allowed_paths;  // A file may include these headers if its path contains one of these texts.
 };
 

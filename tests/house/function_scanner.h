@@ -4,8 +4,8 @@
 // Comments, strings, character literals and preprocessor lines are blanked first. The head of a brace is the text
 // between the last ';', '{' or '}' and the brace. A brace at namespace or class scope opens a function if its head
 // contains a parenthesis outside of template brackets and no '=' before that. Lambdas and local classes are part of the
-// function that contains them. A declaration (a head that ends in ';') has parameters and no lines. Functions defined
-// by macros are not found. Default arguments that contain a comparison with '<' are misread.
+// function that contains them. A declaration (a head that ends in ';') has parameters and no lines. Functions in the
+// definitions of macros are not found. Default arguments that contain a comparison with '<' are misread.
 #pragma once
 
 #include <algorithm>

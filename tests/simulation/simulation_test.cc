@@ -71,7 +71,7 @@ uint64_t RunSeed(uint64_t seed) {
     if (!cluster.worker_is_up(w)) cluster.StartWorker(w);
   }
   // When all processes run again, every accepted job ends within a bounded time.
-  for (int minute = 0; minute < 20; ++minute) {
+  for (int round = 0; round < 20; ++round) {
     cluster.Run(15'000);
     for (int w = 0; w < kWorkers; ++w) {
       if (!cluster.worker_is_up(w)) cluster.StartWorker(w);  // Restarts a worker that was drained.

@@ -19,7 +19,7 @@ constexpr uint64_t kStormKinds = 3;
 constexpr int kMaxWorkersOfAKind = 20;
 constexpr int64_t kTickMs = 100;
 constexpr int64_t kBuildMs = 200;
-// When a stopped process continues, it reads the messages that have arrived after this time.
+// The time from when a stopped process continues until it reads the messages that have arrived.
 constexpr int64_t kReadMs = 2;
 constexpr int64_t kReopenMs = 300;
 constexpr int64_t kShortLeaseSteps = 60;
