@@ -25,7 +25,7 @@ const ValueSharding* FindShardings(const ShardedModule& program, const Instructi
 }
 
 // Whether the op is checked on an instance: its operands are arrays, it has a sharding rule, and an operand or result
-// is split. Sources, data flow and control flow need no proof.
+// is split. Parameters, constants, data flow and control flow need no proof.
 bool HasInstance(const ShardedModule& program, const Instruction& instruction) {
   switch (instruction.opcode()) {
     case Opcode::kParameter:

@@ -8,8 +8,8 @@
 namespace xlad::sharding {
 
 // Whether `op` is linear in operand `operand`. An op is jointly linear in all operands for which the function returns
-// true: both operands of an add, for example, the two values of a select, or one factor of a product if the other
-// factor is a finite constant. Examples:
+// true, for example in both operands of an add, in the two values of a select, or in one factor of a product if the
+// other factor is a finite constant. Examples:
 //
 //   y = multiply(x, two)       linear in x:  the sum of 2 x over the devices is 2 times the sum of x
 //   y = multiply(x, x)         not linear

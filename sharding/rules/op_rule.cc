@@ -78,6 +78,7 @@ struct NoRule {
 constexpr const char* kDataFlow = "data flow: propagation handles it leaf by leaf";
 constexpr const char* kScalarResult = "has no dimension to split";
 constexpr const char* kReplicated = "runs on replicated operands";
+constexpr const char* kRefused = "is refused by the partitioner";
 constexpr const char* kAfterPartitioning = "occurs only after partitioning";
 constexpr const char* kInlined = "is replaced by its computation during import";
 constexpr const char* kDynamicShape = "has dynamic sizes, which are not partitioned";
@@ -100,12 +101,12 @@ constexpr NoRule kNoRule[] = {
     {Opcode::kAfterAll, kScalarResult},
     {Opcode::kAddDependency, kDataFlow},
     {Opcode::kDomain, kDataFlow},
-    {Opcode::kInfeed, kReplicated},
-    {Opcode::kOutfeed, kReplicated},
-    {Opcode::kSend, kReplicated},
-    {Opcode::kSendDone, kReplicated},
-    {Opcode::kRecv, kReplicated},
-    {Opcode::kRecvDone, kReplicated},
+    {Opcode::kInfeed, kRefused},
+    {Opcode::kOutfeed, kRefused},
+    {Opcode::kSend, kRefused},
+    {Opcode::kSendDone, kRefused},
+    {Opcode::kRecv, kRefused},
+    {Opcode::kRecvDone, kRefused},
     {Opcode::kPartitionId, kScalarResult},
     {Opcode::kReplicaId, kScalarResult},
     {Opcode::kAllReduceStart, kAfterPartitioning},
