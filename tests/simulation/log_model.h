@@ -1,7 +1,8 @@
 // The invariants of the coordinator's log, checked record by record, and the contents of the states that it names.
 //
 // The contents of a job's state after a number of steps are a pure function of the job and that number. A checkpoint,
-// the start of an attempt or a loss with the state of another step, job or attempt is therefore detected.
+// the start of an attempt or a loss with the state of another step or job is therefore detected. A stored index also
+// names its attempt, so a checkpoint with the index of another attempt is detected, too.
 #pragma once
 
 #include <cstdint>

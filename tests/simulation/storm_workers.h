@@ -2,8 +2,8 @@
 // that they run together. Processes, paths and tasks can fail. Used by one thread.
 //
 // The tasks of an attempt step in lockstep, as collectives force them to. Their state has checkable contents
-// (log_model.h): if a task starts from a wrong state, or continues after its attempt was fenced, its shards and losses
-// are wrong.
+// (log_model.h): if a task starts from a wrong state, its shards and losses are wrong. A shard also names its attempt,
+// which shows whether that attempt was fenced.
 #pragma once
 
 #include <deque>
