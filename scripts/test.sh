@@ -35,11 +35,9 @@ ctest --test-dir build/release --output-on-failure -j2
 unset XLAD_ALL_CASES  # Programs with sanitizers are much slower.
 
 tsan_tests='collectives_exec_test|runtime_test|worker_test'
-asan_tests='tensor_test|hlo_test'
-presets=(tsan fuzz)  # The preset fuzz is the preset asan with libFuzzer's instrumentation.
-fuzz_tests=$asan_tests
-if $all; then tsan_tests='.*' asan_tests='.*' presets=(tsan asan); fi
-for preset in "${presets[@]}"; do
+fuzz_tests='tensor_test|hlo_test'
+if $all; then tsan_tests='.*' fuzz_tests='.*'; fi
+for preset in tsan fuzz; do  # The preset fuzz is the preset asan with libFuzzer's instrumentation.
   tests=${preset}_tests
   targets=()
   if ! $all; then IFS='|' read -ra targets <<<"${!tests}"; fi
