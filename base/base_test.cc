@@ -57,7 +57,7 @@ TEST(Hash, Sha256OfKnownTexts) {
   EXPECT_EQ(Sha256Hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
-TEST(Hash, ATextOfAnotherFormIsNoSha256) {
+TEST(Hash, OnlyItsFormMakesATextASha256) {
   const std::string hash = Sha256Hex("abc");
   EXPECT_TRUE(IsSha256Hex(hash));
   for (const std::string& other : {std::string(), hash.substr(1), hash + "0", "A" + hash.substr(1), "g" + hash.substr(1),

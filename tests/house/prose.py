@@ -260,11 +260,12 @@ def python_texts(path):
                 text = re.sub(r'^[rbfuRBFU]*("""|\'\'\'|"|\')|("""|\'\'\'|"|\')$', "", token.string)
                 if '"""' in token.string:
                     parts = []
+                    code = " " * (token.start[1] + 4)  # The indentation of code examples in a docstring.
                     for i, part in enumerate(text.split("\n")):
                         if not part.strip() and parts:
                             texts.append((parts[0][0], "comment", parts))
                             parts = []
-                        elif part.strip() and not part.startswith("        "):
+                        elif part.strip() and not part.startswith(code):
                             parts.append((line + i, part.strip()))
                     if parts:
                         texts.append((parts[0][0], "comment", parts))

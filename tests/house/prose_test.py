@@ -1,6 +1,7 @@
 """Checks that the tree is in plain technical English (prose.py) and that its references exist (references.py), and
 tests both checkers."""
 
+import tempfile
 import unittest
 
 import prose
@@ -159,6 +160,20 @@ class ProseTest(unittest.TestCase):
 
     def test_skips_programs(self):
         self.assertEqual(prose.c_texts('Parse("%p = f32[2] parameter(0)"); Parse(R"(where none is)");'), [])
+
+    def test_finds_docstrings_without_their_code(self):
+        source = ('class Job:\n'
+                  '    def wait(self):\n'
+                  '        \"\"\"Waits for the end\n'
+                  '        of the job.\n'
+                  '\n'
+                  '            job.wait()\n'
+                  '        \"\"\"\n')
+        with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+            file.write(source)
+            file.flush()
+            self.assertEqual([" ".join(text for _, text in parts) for _, _, parts in prose.python_texts(file.name)],
+                             ["Waits for the end of the job."])
 
     def test_markdown_skips_code(self):
         page = "# A title\n\nText that\ngoes on.\n\n```\nxlad run where none\n```\n| one cell | another |\n"
