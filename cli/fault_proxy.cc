@@ -100,15 +100,18 @@ void FaultProxy::Run() {
     const bool requests_pass = path == Path::kOpen || path == Path::kNoAnswers;
     const bool answers_pass = path == Path::kOpen || path == Path::kNoRequests;
     if (path == Path::kRefused) links.clear();
-    std::vector<pollfd> polled = {{listener_, POLLIN, 0}};
+    // Descriptors that are not served now are -1, which poll ignores. It would otherwise return at once if a connection
+    // waits or has been closed.
+    std::vector<pollfd> polled = {{path == Path::kBlack ? -1 : listener_, POLLIN, 0}};
     for (Link& link : links) {
-      const auto events = [](bool read, bool write) {
-        return static_cast<short>((read ? POLLIN : 0) | (write ? POLLOUT : 0));  // NOLINT(google-runtime-int): poll
+      const auto add = [&](int fd, bool read, bool write) {
+        const int events = (read ? POLLIN : 0) | (write ? POLLOUT : 0);
+        polled.push_back({events == 0 ? -1 : fd, static_cast<short>(events), 0});  // NOLINT(google-runtime-int): poll
       };
       const bool to_coordinator = requests_pass && !link.requests.waiting.empty();
       const bool to_worker = answers_pass && !link.answers.waiting.empty();
-      polled.push_back({link.requests.from, events(requests_pass && link.requests.CanRead(), to_worker), 0});
-      polled.push_back({link.answers.from, events(answers_pass && link.answers.CanRead(), to_coordinator), 0});
+      add(link.requests.from, requests_pass && link.requests.CanRead(), to_worker);
+      add(link.answers.from, answers_pass && link.answers.CanRead(), to_coordinator);
     }
     poll(polled.data(), polled.size(), kPollMs);
     for (auto link = links.begin(); link != links.end();) {
