@@ -188,7 +188,7 @@ TEST_F(TokensTest, ListNamesDamagedFiles) {
   }
 }
 
-// A second line of one field does not replace the line of another field.
+// A file in which a field occurs twice is refused, even if another field is missing and the number of lines is right.
 TEST_F(TokensTest, FilesHaveEachFieldOnce) {
   TokenStore store(folder_, &clock_);
   const std::string token = *store.Issue(Role::kReader, "a", 60, random_.get());

@@ -31,8 +31,8 @@ struct KernelRequest {
   // arguments. Each result and operand occurs at most once, unless an operand of the instruction is repeated. A pair is
   // allowed only if MayShareMemory (compiler/analysis/in_place.h) returns it. For such a pair, the code must obey these
   // rules:
-  //   - fusion and elementwise: compute element i of every result from element i of that operand only, and read all
-  //     inputs of an element before writing it
+  //   - fusion and elementwise: to compute element i of a result, read no element of that operand other than element i,
+  //     and read all inputs of an element before writing it
   //   - fusion in row form (compiler/analysis/row_form.h): read a row of that operand only before the loop that writes
   //     the row of the result; in that loop, read only the element that is overwritten next
   //   - dynamic-update-slice (alone or as the root of a fusion), scatter: write only the elements that change, if the

@@ -26,8 +26,9 @@ absl::Status CheckBatching(const IndexRules& r) {
   if (r.operand_batching.size() != r.indices_batching.size()) {
     return Violation(
         "gather-batching-dims",
-        absl::StrCat(Brief(r.operand_batching), " of the operand and ", Brief(r.indices_batching), " of the indices"),
-        "equal numbers");
+        absl::StrCat("batching dimensions ", Brief(r.operand_batching), " of the operand and ",
+                     Brief(r.indices_batching), " of the indices"),
+        "the same number of batching dimensions");
   }
   XLAD_RETURN_IF_ERROR(ExpectDimensions("gather-batching-dims", r.indices_batching, r.indices->ndim()));
   if (Contains(r.indices_batching, r.index_vector_dim)) {
@@ -54,7 +55,7 @@ absl::Status CheckIndices(const IndexRules& r) {
   const int64_t length = r.index_vector_dim == r.indices->ndim() ? 1 : r.indices->dim(r.index_vector_dim);
   if (std::ssize(r.index_map) != length) {
     return Violation("gather-index-map", absl::StrCat("index map ", Brief(r.index_map)),
-                     absl::StrCat("one for each of ", length, " components of an index"));
+                     absl::StrCat("one operand dimension for each of ", length, " components of an index vector"));
   }
   XLAD_RETURN_IF_ERROR(ExpectDimensions("gather-index-map", r.index_map, r.operand_ndim));
   XLAD_RETURN_IF_ERROR(ExpectDimensions("gather-collapsed-dims", r.dropped, r.operand_ndim));

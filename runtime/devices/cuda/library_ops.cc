@@ -22,7 +22,8 @@ using tensor::ElementType;
 
 // Dots of bf16 or f16 with fewer rows or columns do not use tensor cores: most of a tile would be empty.
 constexpr int64_t kMinMmaSide = 16;
-// Large tiles are used if there are at least this many, about as many as large GPUs run at once.
+// With tensor cores, large tiles are used only if there are at least this many of them, about as many as large GPUs run
+// at once.
 constexpr int64_t kWantedDotBlocks = 128;
 
 ElementType TypeOf(const ArrayShape& shape) { return static_cast<ElementType>(shape.element_type()); }
