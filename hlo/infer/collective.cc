@@ -33,10 +33,7 @@ const Shape* ResultPart(const Shape& shape, int64_t count, int64_t i) {
 
 std::vector<Shape> PlainOperands(const Instruction& i) {
   std::vector<Shape> shapes;
-  for (const Instruction* const operand : i.operands()) {
-    shapes.push_back(operand->shape());
-    shapes.back().clear_layout();
-  }
+  for (const Instruction* const operand : i.operands()) shapes.push_back(Plain(operand->shape()));
   return shapes;
 }
 
@@ -166,9 +163,7 @@ Inferred InferAllGatherDone(const Instruction& i) {
   if (!x.is_tuple() || x.tuple().size() != 2) {
     return Violation("all-gather-done-operand", Brief(x), "(operands, results) of all-gather-start");
   }
-  Shape result = x.tuple()[1];
-  result.clear_layout();
-  return result;
+  return Plain(x.tuple()[1]);
 }
 
 Inferred InferAllToAll(const Instruction& i) {
@@ -268,9 +263,7 @@ Inferred InferCollectivePermuteDone(const Instruction& i) {
   if (!x.is_tuple() || x.tuple().size() < 2) {
     return Violation("collective-permute-done-operand", Brief(x), "(operand, result, ...)");
   }
-  Shape result = x.tuple()[1];
-  result.clear_layout();
-  return result;
+  return Plain(x.tuple()[1]);
 }
 
 Inferred InferCollectiveBroadcast(const Instruction& i) {

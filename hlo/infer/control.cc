@@ -5,12 +5,6 @@
 namespace xlad::hlo {
 namespace {
 
-Shape Plain(const Shape& shape) {
-  Shape plain = shape;
-  plain.clear_layout();
-  return plain;
-}
-
 absl::Status ExpectToken(const Instruction& i, int64_t operand) {
   if (i.operand(operand)->shape().kind() == Shape::Kind::kToken) return absl::OkStatus();
   return Violation("token", absl::StrCat("operand ", operand, " of shape ", Brief(i.operand(operand)->shape())),

@@ -42,6 +42,12 @@ absl::Status ExpectArrayResult(const Instruction& instruction);
 absl::Status ExpectDimensions(absl::string_view label, absl::Span<const int64_t> dimensions, int64_t ndim);
 absl::Status ExpectDimension(absl::string_view label, int64_t dimension, int64_t ndim);
 
+// The shape without layouts.
+inline Shape Plain(Shape shape) {
+  shape.clear_layout();
+  return shape;
+}
+
 // The shape of an instruction with results of these shapes: the only shape, or a tuple of several shapes.
 Shape OneOrTuple(std::vector<Shape> shapes);
 
