@@ -8,6 +8,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "hlo/analysis/leaves.h"
+#include "hlo/analysis/leaves.h"
 #include "hlo/build/builder.h"
 
 namespace xlad::hlo {
@@ -99,6 +101,15 @@ TEST(ShapeTest, EqualityAndLayouts) {
   EXPECT_EQ(tuple.bytes(), 48);
   EXPECT_FALSE(Shape().SameIgnoringLayout(Shape::Marker(Shape::Kind::kToken)));
   EXPECT_FALSE(Shape(ElementType::kF32, {2}).SameIgnoringLayout(Shape(ElementType::kS32, {2})));
+}
+
+TEST(ShapeTest, PartsOfATuple) {
+  const Shape element(ElementType::kF32, {2});
+  const Shape tuple = Shape::Tuple({element, Shape::Tuple({Shape(ElementType::kS32, {}), element})});
+  EXPECT_EQ(PartAt(tuple, {}), &tuple);
+  EXPECT_EQ(PartAt(tuple, {1, 0}), &tuple.tuple()[1].tuple()[0]);
+  EXPECT_EQ(PartAt(element, {}), &element);
+  for (const Dims& index : std::vector<Dims>{{2}, {-1}, {0, 0}, {1, 2}}) EXPECT_EQ(PartAt(tuple, index), nullptr);
 }
 
 TEST(LiteralTest, Shapes) {

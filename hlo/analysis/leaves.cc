@@ -34,6 +34,15 @@ int64_t CountLeaves(const Shape& shape) {
 
 int64_t FirstLeaf(const Shape& tuple, int64_t index) { return CountBefore(tuple, index, CountLeaves); }
 
+const Shape* PartAt(const Shape& shape, absl::Span<const int64_t> index) {
+  const Shape* part = &shape;
+  for (const int64_t i : index) {
+    if (!part->is_tuple() || i < 0 || i >= std::ssize(part->tuple())) return nullptr;
+    part = &part->tuple()[i];
+  }
+  return part;
+}
+
 std::vector<const Shape*> ArrayLeaves(const Shape& shape) {
   std::vector<const Shape*> leaves = Leaves(shape);
   std::erase_if(leaves, [](const Shape* leaf) { return !leaf->is_array(); });

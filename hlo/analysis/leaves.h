@@ -22,6 +22,10 @@ int64_t CountLeaves(const Shape& shape);
 // of leaves.
 int64_t FirstLeaf(const Shape& tuple, int64_t index);
 
+// The part of `shape` at `index`, which has the number of an element for each nested tuple: the part {1, 0} of the
+// example is s32[]. Null if there is no such part.
+const Shape* PartAt(const Shape& shape, absl::Span<const int64_t> index);
+
 // The leaves that are arrays: not tokens, opaque values or buffers.
 std::vector<const Shape*> ArrayLeaves(const Shape& shape);
 int64_t CountArrayLeaves(const Shape& shape);

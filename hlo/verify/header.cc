@@ -2,6 +2,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "hlo/analysis/leaves.h"
 #include "hlo/infer/rules.h"
 #include "hlo/verify/rules.h"
 

@@ -50,15 +50,6 @@ absl::Status Check(const Shape& shape, int64_t depth, Totals* totals) {
 
 }  // namespace
 
-const Shape* PartAt(const Shape& shape, const Dims& index) {
-  const Shape* part = &shape;
-  for (const int64_t i : index) {
-    if (!part->is_tuple() || i < 0 || i >= std::ssize(part->tuple())) return nullptr;
-    part = &part->tuple()[i];
-  }
-  return part;
-}
-
 absl::Status VerifyShape(const Shape& shape) {
   Totals totals;
   return Check(shape, 0, &totals);

@@ -9,15 +9,6 @@ namespace {
 
 using hlo::Instruction;
 
-const hlo::Shape* ShapeAt(const hlo::Shape& shape, const Dims& index) {
-  const hlo::Shape* at = &shape;
-  for (int64_t i : index) {
-    if (!at->is_tuple() || i < 0 || i >= std::ssize(at->tuple())) return nullptr;
-    at = &at->tuple()[i];
-  }
-  return at;
-}
-
 // Copies the attributes of the module. An alias is kept only if the parameter and the result have equal local shapes.
 void CarryHeader(const hlo::Module& from, const PartitionedProgram& program, hlo::Module* to) {
   to->num_partitions = program.mesh.devices();
@@ -27,9 +18,8 @@ void CarryHeader(const hlo::Module& from, const PartitionedProgram& program, hlo
   for (const hlo::InputOutputAlias& alias : from.input_output_alias) {
     const auto& parameters = to->entry()->parameters();
     if (alias.parameter < 0 || alias.parameter >= std::ssize(parameters)) continue;
-    const hlo::Shape* parameter = ShapeAt(parameters[alias.parameter]->shape(),
-                                          alias.parameter_index);
-    const hlo::Shape* result = ShapeAt(to->entry()->root()->shape(), alias.output_index);
+    const hlo::Shape* parameter = hlo::PartAt(parameters[alias.parameter]->shape(), alias.parameter_index);
+    const hlo::Shape* result = hlo::PartAt(to->entry()->root()->shape(), alias.output_index);
     if (parameter != nullptr && result != nullptr && parameter->SameIgnoringLayout(*result)) {
       to->input_output_alias.push_back(alias);
     }
