@@ -9,7 +9,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hlo/analysis/leaves.h"
-#include "hlo/analysis/leaves.h"
 #include "hlo/build/builder.h"
 
 namespace xlad::hlo {

@@ -7,7 +7,6 @@
 #include "hlo/eval/collectives.h"
 #include "hlo/eval/interpreter.h"
 #include "hlo/eval/numeric.h"
-#include "hlo/verify/rules.h"
 #include "hlo/verify/verifier.h"
 
 namespace xlad::hlo {

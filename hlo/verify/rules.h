@@ -20,16 +20,14 @@ constexpr int64_t kMaxCallDepth = 200;
 constexpr int64_t kMaxExpandedInstructions = int64_t{1} << 28;  // The number of instructions after inlining every call.
 constexpr int64_t kMaxDevices = int64_t{1} << 24;
 
-// Puts the place "12:3: %add.4: " in front of a violation. The place of a computation is that of its first instruction.
-absl::Status AtInstruction(const absl::Status& status, const Instruction& instruction);
+// Puts the place "12:3: computation %main: " in front of an error. The place of a computation is that of its first
+// instruction.
 absl::Status AtComputation(const absl::Status& status, const Computation& computation);
 
 // structure.cc: entry, roots, parameters, operands, order and calls. It does not read shapes.
 absl::Status VerifyStructure(const Module& module);
 // shape.cc: the limits on a shape, and its layout.
 absl::Status VerifyShape(const Shape& shape);
-// The part of `shape` at `index`, or null if there is no such part.
-const Shape* PartAt(const Shape& shape, const Dims& index);
 // attributes.cc: the attributes that shape inference does not check.
 absl::Status VerifyAttributes(const Instruction& instruction);
 // collective.cc: replica groups, pairs and channels. It never expands groups of more than kMaxDevices devices.

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "hlo/infer/rules.h"
 #include "hlo/verify/rules.h"
+#include "hlo/verify/verifier.h"
 
 namespace xlad::hlo {
 namespace {

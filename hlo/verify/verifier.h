@@ -11,4 +11,8 @@ namespace xlad::hlo {
 // column are missing if the module was read from a proto or made in code. The module must not change during the call.
 absl::Status Verify(const Module& module);
 
+// Puts the place of an instruction, "12:3: %add.4: ", in front of the message of an error. The line and column are
+// missing under the same conditions. Returns an OK status unchanged.
+absl::Status AtInstruction(const absl::Status& status, const Instruction& instruction);
+
 }  // namespace xlad::hlo

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/counted.h"
+#include "hlo/verify/verifier.h"
 #include "sharding/import/mesh_translation.h"
 #include "sharding/import/named_annotations.h"
 #include "sharding/import/tile_sharding.h"
@@ -48,17 +49,6 @@ void AddOrigins(const Mesh& mesh, const hlo::Instruction& instruction, const std
   }
 }
 
-}  // namespace
-
-absl::Status At(const hlo::Instruction& instruction, const absl::Status& status) {
-  if (status.ok()) return status;
-  const std::string place =
-      instruction.line() > 0 ? absl::StrCat(instruction.line(), ":", instruction.column(), ": ") : std::string();
-  return Annotate(status, absl::StrCat(place, "%", instruction.name()));
-}
-
-namespace {
-
 bool InOrder(const SdyMesh& mesh) {
   for (const int64_t i : tensor::Indices(mesh.device_ids)) {
     if (mesh.device_ids[i] != i) return false;
@@ -77,7 +67,7 @@ absl::Status Annotations::FindSdyMesh(const hlo::Module& module) {
     const std::string* text = hlo::FindAttribute(instruction, hlo::kShardingKey);
     if (!status.ok() || text == nullptr || !absl::StrContains(*text, "<mesh<")) return;
     auto shardings = ParseSdyShardings(*text);
-    status = At(instruction, shardings.status());
+    status = AtInstruction(shardings.status(), instruction);
     if (!status.ok()) return;
     for (SdySharding& sharding : *shardings) {
       if (sharding.inline_mesh.has_value()) meshes_.emplace_back("", std::move(*sharding.inline_mesh));
@@ -99,7 +89,7 @@ absl::Status Annotations::FindNamedMeshes(const hlo::Module& module) {
     ForEachNamed(instruction.sharding(), [&](const hlo::OpSharding& sharding) {
       if (!status.ok()) return;
       absl::StatusOr<SdySharding> named = FromNamed(sharding, 0);
-      status = At(instruction, named.status());
+      status = AtInstruction(named.status(), instruction);
       if (status.ok()) meshes_.emplace_back("", *std::move(named->inline_mesh));
       named_ = true;
     });
@@ -114,9 +104,10 @@ absl::Status Annotations::CheckOrder(const hlo::Module& module, const SdyMesh& m
   absl::Status status;
   ForEachInstruction(module, [&](const hlo::Instruction& instruction) {
     if (status.ok() && IsCustomCall(instruction, hlo::kEnterManualCall)) {
-      status = At(instruction, absl::UnimplementedError(absl::StrCat(
-                                   "found a manual computation on a mesh with device_ids=[",
-                                   absl::StrJoin(mesh.device_ids, ", "), "], expected devices in order")));
+      status = AtInstruction(
+          absl::UnimplementedError(absl::StrCat("found a manual computation on a mesh with device_ids=[",
+                                                absl::StrJoin(mesh.device_ids, ", "), "], expected devices in order")),
+          instruction);
     }
   });
   return status;
@@ -129,10 +120,11 @@ absl::Status CheckNotPartitioned(const hlo::Module& module) {
   absl::Status status;
   ForEachInstruction(module, [&](const hlo::Instruction& instruction) {
     if (!status.ok() || !hlo::IsCollective(instruction.opcode())) return;
-    status = At(instruction, absl::InvalidArgumentError(absl::StrCat(
-                                 "found collectives in a program for ", Counted(module.num_partitions, "device"),
-                                 " without a mesh: it is already partitioned, expected the unpartitioned program with "
-                                 "its shardings")));
+    status = AtInstruction(absl::InvalidArgumentError(absl::StrCat(
+                               "found collectives in a program for ", Counted(module.num_partitions, "device"),
+                               " without a mesh: it is already partitioned, expected the unpartitioned program with "
+                               "its shardings")),
+                           instruction);
   });
   return status;
 }
@@ -182,9 +174,10 @@ absl::Status Annotations::Rebind(const Mesh& sizes) {
   ForEachInstruction(*module_, [&](const hlo::Instruction& instruction) {
     if (!status.ok()) return;
     if (IsCustomCall(instruction, hlo::kEnterManualCall) || IsCustomCall(instruction, hlo::kEnterManualTilesCall)) {
-      status = At(instruction, absl::InvalidArgumentError(absl::StrCat(
-                                   "the manual computation (shard_map) is written for the mesh ", mesh_.ToString(),
-                                   ", found ", sizes.ToString(), "; export the program for that mesh")));
+      status = AtInstruction(absl::InvalidArgumentError(absl::StrCat(
+                                 "the manual computation (shard_map) is written for the mesh ", mesh_.ToString(),
+                                 ", found ", sizes.ToString(), "; export the program for that mesh")),
+                             instruction);
     }
   });
   XLAD_RETURN_IF_ERROR(status);
@@ -291,7 +284,7 @@ absl::StatusOr<std::optional<ValueSharding>> Annotations::Of(const hlo::Instruct
   } else {
     return std::optional<ValueSharding>();
   }
-  XLAD_RETURN_IF_ERROR(At(instruction, shardings.status()));
+  XLAD_RETURN_IF_ERROR(AtInstruction(shardings.status(), instruction));
   const std::string source = module_->SourceOf(instruction);
   for (TensorSharding& sharding : *shardings) AddOrigins(mesh_, instruction, source, &sharding);
   return std::optional<ValueSharding>(*std::move(shardings));

@@ -12,9 +12,6 @@
 
 namespace xlad::sharding {
 
-// Adds the place of an instruction, "12:3: %dot.4", to the message of an error.
-absl::Status At(const hlo::Instruction& instruction, const absl::Status& status);
-
 class Annotations {
  public:
   // Finds the program's mesh. If there are several meshes, this is the largest one, and shardings on the others are

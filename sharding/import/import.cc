@@ -1,3 +1,5 @@
+#include "sharding/import/import.h"
+
 #include <algorithm>
 #include <map>
 
@@ -6,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "hlo/attribute_keys.h"
+#include "hlo/verify/verifier.h"
 #include "sharding/import/annotations.h"
 #include "sharding/import/expand_batch_norm.h"
-#include "sharding/import/import.h"
 #include "sharding/import/inline_calls.h"
 #include "sharding/import/library_calls.h"
 #include "sharding/import/manual_borders.h"
@@ -28,9 +30,10 @@ absl::StatusOr<int64_t> IntegerAttribute(const hlo::Instruction& instruction, co
   const std::string* text = hlo::FindAttribute(instruction, key);
   int64_t value = 0;
   if (text == nullptr || !absl::SimpleAtoi(std::vector<std::string>(absl::StrSplit(*text, ':'))[0], &value)) {
-    return At(instruction, absl::InvalidArgumentError(absl::StrCat(
-                               "found ", text == nullptr ? absl::StrCat("no ", key) : absl::StrCat(key, "=", *text),
-                               ", expected an integer")));
+    return AtInstruction(absl::InvalidArgumentError(absl::StrCat(
+                             "found ", text == nullptr ? absl::StrCat("no ", key) : absl::StrCat(key, "=", *text),
+                             ", expected an integer")),
+                         instruction);
   }
   return value;
 }
@@ -46,7 +49,8 @@ absl::Status OpenUnspecified(const hlo::Instruction& call, TensorSharding* shard
        absl::StrSplit(absl::string_view(config).substr(begin, end == std::string::npos ? end : end - begin), ',')) {
     int64_t dim = 0;
     if (!absl::SimpleAtoi(part, &dim) || dim < 0 || dim >= std::ssize(sharding->dims)) {
-      return At(call, absl::InvalidArgumentError(absl::StrCat("found ", config, ", expected dimensions of the array")));
+      return AtInstruction(
+          absl::InvalidArgumentError(absl::StrCat("found ", config, ", expected dimensions of the array")), call);
     }
     sharding->dims[dim].closed = false;
   }
@@ -122,9 +126,9 @@ class Importer {
     if (IsManualBorder(*instruction)) return SplitManualBorder(instruction, annotations_, &out_);
     for (const char* manual : {hlo::kEnterManualTilesCall, hlo::kLeaveManualTilesCall}) {
       if (!IsCustomCall(*instruction, manual)) continue;
-      return At(*instruction,
-                absl::UnimplementedError(absl::StrCat(
-                    "found ", manual, ", expected manual computations as Shardy writes them (xla.sdy.*)")));
+      return AtInstruction(absl::UnimplementedError(absl::StrCat(
+                               "found ", manual, ", expected manual computations as Shardy writes them (xla.sdy.*)")),
+                           *instruction);
     }
     XLAD_ASSIGN_OR_RETURN(auto shardings, annotations_.Of(*instruction));
     if (shardings.has_value() && instruction != out_.module->entry()->root()) {
@@ -137,9 +141,10 @@ class Importer {
     if (call.operand_count() == 1 && call.shape().SameIgnoringLayout(call.operand(0)->shape())) {
       return absl::OkStatus();
     }
-    return At(call, absl::InvalidArgumentError(absl::StrCat("found ", call.operand_count(), " operands and shape ",
-                                                            call.shape().ToString(false),
-                                                            ", expected one operand of the same shape")));
+    return AtInstruction(absl::InvalidArgumentError(absl::StrCat("found ", call.operand_count(), " operands and shape ",
+                                                                 call.shape().ToString(false),
+                                                                 ", expected one operand of the same shape")),
+                         call);
   }
 
   // Replaces an annotation call by `with`, and clears its side effect so that RemoveDead removes it.
@@ -201,9 +206,10 @@ class Importer {
 
   absl::Status ReadGroup(hlo::Instruction* call) {
     if (call->operand_count() != 1) {
-      return At(*call,
-                absl::InvalidArgumentError(absl::StrCat("found ", call->operand_count(),
-                                                        " operands, expected one, the member of a sharding group")));
+      return AtInstruction(
+          absl::InvalidArgumentError(
+              absl::StrCat("found ", call->operand_count(), " operands, expected one, the member of a sharding group")),
+          *call);
     }
     XLAD_ASSIGN_OR_RETURN(const int64_t id, IntegerAttribute(*call, hlo::kShardingGroupIdKey));
     group_calls_.emplace_back(id, call);
@@ -214,7 +220,8 @@ class Importer {
     XLAD_RETURN_IF_ERROR(ExpectUnary(*call));
     XLAD_ASSIGN_OR_RETURN(const int64_t direction, IntegerAttribute(*call, hlo::kAllowedDirectionKey));
     if (direction < 0 || direction > 3) {
-      return At(*call, absl::InvalidArgumentError(absl::StrCat("found direction ", direction, ", expected 0 to 3")));
+      return AtInstruction(absl::InvalidArgumentError(absl::StrCat("found direction ", direction, ", expected 0 to 3")),
+                           *call);
     }
     out_.barriers[ReplaceByCopy(call)] = static_cast<BarrierDirection>(direction);
     return absl::OkStatus();

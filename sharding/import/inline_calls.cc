@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "hlo/attribute_keys.h"
+#include "hlo/verify/verifier.h"
 #include "sharding/import/annotations.h"
 
 namespace xlad::sharding {
@@ -85,11 +86,12 @@ absl::StatusOr<std::string> ManualAxes(const hlo::Instruction& call) {
   if (border == nullptr) return std::string();
   const std::string* text = hlo::FindAttribute(*border, hlo::kSdyManualAxesKey);
   if (text == nullptr) {
-    return At(*border, absl::InvalidArgumentError(
-                           absl::StrCat("found no ", hlo::kSdyManualAxesKey, ", expected the manual axes")));
+    return AtInstruction(
+        absl::InvalidArgumentError(absl::StrCat("found no ", hlo::kSdyManualAxesKey, ", expected the manual axes")),
+        *border);
   }
   auto axes = ParseSdyAxes(*text);
-  XLAD_RETURN_IF_ERROR(At(*border, axes.status()));
+  XLAD_RETURN_IF_ERROR(AtInstruction(axes.status(), *border));
   return absl::StrJoin(*axes, ",", [](std::string* out, const SdyAxis& axis) { out->append(axis.name); });
 }
 
@@ -129,8 +131,9 @@ absl::StatusOr<hlo::Instruction*> WithAnnotation(hlo::Instruction* call, hlo::In
   const std::string* text = hlo::FindAttribute(*call, hlo::kShardingKey);
   if (call->opcode() != hlo::Opcode::kFusion || (text == nullptr && call->sharding() == nullptr)) return root;
   if (!call->shape().is_array()) {
-    return At(*call, absl::UnimplementedError(
-                         "found a sharding of a fusion with several results, expected shardings of its elements"));
+    return AtInstruction(absl::UnimplementedError(
+                             "found a sharding of a fusion with several results, expected shardings of its elements"),
+                         *call);
   }
   auto copy = std::make_unique<hlo::Instruction>(hlo::Opcode::kCopy, call->shape());
   copy->mutable_metadata() = call->metadata();

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "hlo/attribute_keys.h"
+#include "hlo/verify/verifier.h"
 #include "sharding/import/inline_calls.h"
 #include "sharding/model/axes.h"
 
@@ -129,7 +130,7 @@ class BorderSplitter {
 }  // namespace
 
 absl::Status SplitManualBorder(hlo::Instruction* border, const Annotations& annotations, ShardedModule* module) {
-  return At(*border, BorderSplitter(border, module).Run(annotations));
+  return AtInstruction(BorderSplitter(border, module).Run(annotations), *border);
 }
 
 }  // namespace xlad::sharding
