@@ -56,9 +56,7 @@ absl::StatusOr<LoadedProgram> LoadProgram(const std::string& path, const std::st
   } else {
     XLAD_ASSIGN_OR_RETURN(bytes, ReadInput(path));
   }
-  std::vector<sharding::Axis> axes;
-  for (const MeshAxis& axis : mesh_axes) axes.push_back({axis.name(), axis.size()});
-  program.import.rebind = sharding::Mesh("mesh", std::move(axes));
+  program.import.rebind = sharding::MeshFromWire(mesh_axes);
   auto module = hlo::ReadModule(bytes);
   if (!module.ok()) return Annotate(module.status(), name);
   program.module = *std::move(module);

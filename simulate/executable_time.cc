@@ -80,9 +80,7 @@ absl::Status SetSimulatedTimes(const hlo::Module& compiled, Executable* executab
   const Target& target = executable->target();
   if (target.chip().empty()) return absl::OkStatus();
   XLAD_ASSIGN_OR_RETURN(const machine::Chip chip, machine::ParseChip(target.chip(), target.device_model()));
-  std::vector<sharding::Axis> axes;
-  for (const MeshAxis& axis : executable->mesh()) axes.push_back({axis.name(), axis.size()});
-  const sharding::Mesh mesh("mesh", std::move(axes));
+  const sharding::Mesh mesh = sharding::MeshFromWire(executable->mesh());
   XLAD_ASSIGN_OR_RETURN(const Slice slice, SliceOfChips(chip, mesh.devices()));
   SimulatedTime* const simulated = executable->mutable_simulated();
   simulated->set_topology(slice.name);

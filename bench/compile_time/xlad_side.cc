@@ -72,9 +72,7 @@ absl::Status Run(const std::string& path, const std::string& mesh, const std::st
   report->Lap("read-program");
   report->out()["instructions"] = CountInstructions(*module);
   sharding::PipelineOptions options;
-  std::vector<sharding::Axis> sharding_axes;
-  for (const MeshAxis& axis : axes) sharding_axes.push_back({axis.name(), axis.size()});
-  options.import.rebind = sharding::Mesh("mesh", std::move(sharding_axes));
+  options.import.rebind = sharding::MeshFromWire(axes);
   XLAD_ASSIGN_OR_RETURN(const sharding::PipelineResult sharded, sharding::RunPipeline(std::move(module), options));
   report->Add(sharded.times);
   report->Lap("sharding");

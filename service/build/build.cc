@@ -41,9 +41,7 @@ absl::StatusOr<SafetensorsIndex> ParseHeader(const std::string& bytes) {
 sharding::PipelineOptions OptionsFor(const JobSpec& spec) {
   sharding::PipelineOptions options;
   options.check = false;  // Build checks the program beside the compilation.
-  std::vector<sharding::Axis> axes;
-  for (const MeshAxis& axis : spec.mesh()) axes.push_back({axis.name(), axis.size()});
-  options.import.rebind = sharding::Mesh("mesh", std::move(axes));
+  options.import.rebind = sharding::MeshFromWire(spec.mesh());
   for (int r = 0; r < spec.results_size(); ++r) {
     if (spec.results(r).feeds() >= 0) options.import.feeds.push_back({r, spec.results(r).feeds()});
   }

@@ -77,6 +77,15 @@ int64_t ShardCount(const AxisList& axes);
 // The axes by name, joined by commas: "dp,tp:(1)2".
 std::string ToString(const Mesh& mesh, const AxisList& axes);
 
+// The mesh of the job whose axes are the messages `axes` (proto MeshAxis), which have the fields name and size. It is a
+// template, because sharding/ does not depend on proto/. Nothing is checked.
+template <typename AxisMessages>
+Mesh MeshFromWire(const AxisMessages& axes) {
+  std::vector<Axis> list;
+  for (const auto& axis : axes) list.push_back({axis.name(), axis.size()});
+  return Mesh("mesh", std::move(list));
+}
+
 // Parses the value of the --mesh flag, for example "dp=4,tp=2". "" and "single" mean a mesh without axes.
 // InvalidArgument if a part is not AXIS=SIZE, if a size is below 1, if a name occurs twice, or if there are more than
 // kMaxDevices devices.

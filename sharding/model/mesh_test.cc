@@ -26,6 +26,16 @@ TEST(Mesh, ParsesAndPrints) {
   EXPECT_EQ(ParseMesh("single")->devices(), 1);
 }
 
+TEST(Mesh, IsReadFromMessages) {
+  struct Message {
+    const std::string& name() const { return axis.name; }
+    int64_t size() const { return axis.size; }
+    Axis axis;
+  };
+  EXPECT_EQ(MeshFromWire(std::vector<Message>{{{"dp", 4}}, {{"tp", 2}}}), *ParseMesh("dp=4,tp=2"));
+  EXPECT_EQ(MeshFromWire(std::vector<Message>()), Mesh());
+}
+
 TEST(Mesh, TheLargestMeshIsThatOfAProgram) {
   for (const int64_t devices : {int64_t{1} << 24, (int64_t{1} << 24) + 1, int64_t{1} << 32}) {
     auto module = hlo::ParseText("HloModule m\nENTRY e { ROOT x = f32[] parameter(0) }");
