@@ -9,6 +9,7 @@
 #include "compiler/kernel/object_emitter.h"
 #include "compiler/kernel/scalar_code.h"
 #include "compiler/kernel/schedule_tables.h"
+#include "tensor/small_float.h"
 
 namespace xlad::compiler {
 namespace {
@@ -26,15 +27,13 @@ constexpr int64_t kMaxLanes = 64;
 
 bool IsReduction(const Instruction& value) { return value.opcode() == Opcode::kReduce; }
 
-bool IsSmallFloat(ElementType type) { return tensor::IsFloating(type) && tensor::BitWidth(type) < 32; }
-
 // Sums, products, maxima and minima of small floats are computed in f32.
 ElementType AccumulatorOf(const Instruction& reduce) {
   const ElementType type = reduce.shape().type();
   const std::optional<Opcode> plain = PlainReducer(*reduce.called()[0]);
   const bool widens =
       plain == Opcode::kAdd || plain == Opcode::kMultiply || plain == Opcode::kMaximum || plain == Opcode::kMinimum;
-  return IsSmallFloat(type) && widens ? ElementType::kF32 : type;
+  return tensor::IsSmallFloat(type) && widens ? ElementType::kF32 : type;
 }
 
 class KernelBuilder {

@@ -7,6 +7,7 @@
 #include "compiler/codegen/llvm/convert_ops.h"
 #include "compiler/codegen/llvm/element_rules.h"
 #include "compiler/codegen/llvm/reducer.h"
+#include "tensor/small_float.h"
 
 namespace xlad::compiler {
 namespace {
@@ -217,7 +218,7 @@ llvm::Value* EmitSum(Ir& ir, ElementType type, llvm::Value* x, llvm::Value* y) {
   return b.CreateFAdd(x, y);
 }
 
-ElementType Accumulating(ElementType type) { return IsSmallFloat(type) ? ElementType::kF32 : type; }
+ElementType Accumulating(ElementType type) { return tensor::IsSmallFloat(type) ? ElementType::kF32 : type; }
 
 llvm::Value* IndexComponent(Elements& elements, const Instruction* indices, int64_t vector_dim, const Values& batch,
                             int64_t component) {

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "compiler/codegen/llvm/small_float.h"
+#include "tensor/small_float.h"
 
 namespace xlad::compiler {
 namespace {
@@ -62,8 +63,6 @@ llvm::Value* RoundToBf16(IrBuilder& b, llvm::Value* value) {
 
 }  // namespace
 
-bool IsSmallFloat(ElementType type) { return tensor::IsFloating(type) && tensor::BitWidth(type) < 32; }
-
 llvm::Type* RegisterType(llvm::LLVMContext& context, ElementType type) {
   if (type == ElementType::kPred) return llvm::Type::getInt1Ty(context);
   if (tensor::IsInteger(type)) return llvm::Type::getIntNTy(context, static_cast<unsigned>(tensor::BitWidth(type)));
@@ -87,7 +86,7 @@ llvm::Value* ToBits(IrBuilder& b, ElementType type, llvm::Value* value) {
   if (type == ElementType::kPred) return b.CreateZExt(value, b.getInt8Ty());
   if (type == ElementType::kF32) return b.CreateBitCast(value, b.getInt32Ty());
   if (type == ElementType::kF64) return b.CreateBitCast(value, b.getInt64Ty());
-  if (IsSmallFloat(type)) return SmallFloatToBits(b, type, value);
+  if (tensor::IsSmallFloat(type)) return SmallFloatToBits(b, type, value);
   if (tensor::IsComplex(type)) {
     const unsigned half = static_cast<unsigned>(tensor::BitWidth(type)) / 2;
     llvm::Type* whole = b.getIntNTy(2 * half);
@@ -102,7 +101,7 @@ llvm::Value* FromBits(IrBuilder& b, ElementType type, llvm::Value* bits) {
   if (type == ElementType::kPred) return b.CreateICmpNE(bits, b.getInt8(0));
   if (type == ElementType::kF32) return b.CreateBitCast(bits, b.getFloatTy());
   if (type == ElementType::kF64) return b.CreateBitCast(bits, b.getDoubleTy());
-  if (IsSmallFloat(type)) return SmallFloatFromBits(b, type, bits);
+  if (tensor::IsSmallFloat(type)) return SmallFloatFromBits(b, type, bits);
   if (tensor::IsComplex(type)) {
     const unsigned half = static_cast<unsigned>(tensor::BitWidth(type)) / 2;
     llvm::Value* low = b.CreateTrunc(bits, b.getIntNTy(half));
@@ -146,7 +145,7 @@ void StoreElement(IrBuilder& b, ElementType type, llvm::Value* value, llvm::Valu
 }
 
 llvm::Value* RoundTo(IrBuilder& b, ElementType type, llvm::Value* value) {
-  if (!IsSmallFloat(type)) return value;
+  if (!tensor::IsSmallFloat(type)) return value;
   if (type == ElementType::kBF16) return RoundToBf16(b, value);
   if (type == ElementType::kF16) return SmallFloatFromBits(b, type, SmallFloatToBits(b, type, value));
   return SmallFloatFromBits(b, type, EncodeSmallFloat(b, type, value, Nans::kQuiet));

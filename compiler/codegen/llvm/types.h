@@ -2,7 +2,7 @@
 //
 // In memory an element is its bytes (tensor/element_type.h). In a register
 //   - pred is i1, integers are iN (s4 is i4)
-//   - f32 and f64 are themselves; every smaller float (f16, bf16, f8...) is an f32 that holds a value of the small
+//   - f32 and f64 are themselves; every smaller float (tensor::IsSmallFloat) is an f32 that holds a value of the small
 //     type exactly: arithmetic is done in f32 and rounded once, to nearest even, by RoundTo
 //   - complex numbers are {float, float} or {double, double}
 #pragma once
@@ -19,9 +19,6 @@ using tensor::ElementType;
 
 llvm::Type* StorageType(llvm::LLVMContext& context, ElementType type);
 llvm::Type* RegisterType(llvm::LLVMContext& context, ElementType type);
-
-// Whether registers hold values of the type in a wider float.
-bool IsSmallFloat(ElementType type);
 
 llvm::Value* LoadElement(IrBuilder& b, ElementType type, llvm::Value* address);
 void StoreElement(IrBuilder& b, ElementType type, llvm::Value* value, llvm::Value* address);
