@@ -36,6 +36,19 @@ int64_t LinearIndex(absl::Span<const int64_t> dims, absl::Span<const int64_t> in
   return linear;
 }
 
+Dims Select(absl::Span<const int64_t> from, absl::Span<const int64_t> which) {
+  Dims selected;
+  selected.reserve(which.size());
+  for (const int64_t i : which) selected.push_back(from[i]);
+  return selected;
+}
+
+Dims Inverse(absl::Span<const int64_t> permutation) {
+  Dims inverse(permutation.size());
+  for (const int64_t i : Indices(permutation)) inverse[permutation[i]] = i;
+  return inverse;
+}
+
 bool NextIndex(absl::Span<const int64_t> dims, absl::Span<int64_t> index) {
   for (size_t d = dims.size(); d-- > 0;) {
     if (++index[d] < dims[d]) return true;

@@ -84,6 +84,13 @@ Dims Strides(absl::Span<const int64_t> dims);
 // The row-major position of `index` in an array of dimensions `dims`: LinearIndex({2, 3}, {1, 2}) is 5.
 int64_t LinearIndex(absl::Span<const int64_t> dims, absl::Span<const int64_t> index);
 
+// Element i of the result is element which[i] of `from`: Select({7, 8, 9}, {2, 0}) is {9, 7}. It gives the sizes of a
+// transpose's result, or the product of two permutations.
+Dims Select(absl::Span<const int64_t> from, absl::Span<const int64_t> which);
+
+// The permutation that undoes `permutation`: Inverse({2, 0, 1}) is {1, 2, 0}.
+Dims Inverse(absl::Span<const int64_t> permutation);
+
 // Advances `index` to the next one in row-major order. Returns false, with all components 0, after the last one.
 bool NextIndex(absl::Span<const int64_t> dims, absl::Span<int64_t> index);
 

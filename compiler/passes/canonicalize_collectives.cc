@@ -26,11 +26,6 @@ Dims ToFront(int64_t ndim, int64_t from) {
   }
   return permutation;
 }
-Dims Inverse(const Dims& permutation) {
-  Dims inverse(permutation.size());
-  for (size_t i = 0; i < permutation.size(); ++i) inverse[permutation[i]] = i;
-  return inverse;
-}
 
 // The sizes with dimension d split into n x (size / n).
 Dims Split(Dims dims, int64_t d, int64_t n) {
@@ -150,7 +145,7 @@ class Rewriter {
       stacked.insert(stacked.begin(), size_);
       Instruction* gathered = Clone(builder_.Reshape(x, one), Shape(type, stacked));
       // [n, .., a, ..] -> [.., n, a, ..] -> [.., n*a, ..]
-      Instruction* moved = builder_.Transpose(gathered, Inverse(ToFront(gathered->shape().ndim(), d)));
+      Instruction* moved = builder_.Transpose(gathered, tensor::Inverse(ToFront(gathered->shape().ndim(), d)));
       Dims result = from;
       result[d] *= size_;
       return builder_.Reshape(moved, result);
@@ -166,7 +161,7 @@ class Rewriter {
       return builder_.Reshape(Clone(moved, Shape(type, one)), part);
     }
     Instruction* exchanged = Clone(moved, moved->shape());
-    return builder_.Reshape(builder_.Transpose(exchanged, Inverse(front)), from);
+    return builder_.Reshape(builder_.Transpose(exchanged, tensor::Inverse(front)), from);
   }
 
   // An all-to-all with one operand and one result for each device of the group.

@@ -13,13 +13,6 @@
 namespace xlad::compiler {
 namespace {
 
-// Maps dimensions of the result of a transpose to dimensions of its operand.
-Dims Through(const Dims& dimensions, const Dims& permutation) {
-  Dims result;
-  for (int64_t d : dimensions) result.push_back(permutation[d]);
-  return result;
-}
-
 // Replaces an operand of the dot that is a transpose with the operand of the transpose, if the free dimensions stay in
 // order.
 void FoldTransposedOperand(Instruction* dot, int64_t side) {
@@ -30,10 +23,10 @@ void FoldTransposedOperand(Instruction* dot, int64_t side) {
   Dims& contracting = side == 0 ? dims.lhs_contracting : dims.rhs_contracting;
   const Dims& permutation = transpose->dimensions();
   const FreeDimensions of_dot = FreeDimensionsOf(*dot);
-  const Dims free = Through(side == 0 ? of_dot.lhs : of_dot.rhs, permutation);
+  const Dims free = tensor::Select(permutation, side == 0 ? of_dot.lhs : of_dot.rhs);
   if (!std::is_sorted(free.begin(), free.end())) return;
-  batch = Through(batch, permutation);
-  contracting = Through(contracting, permutation);
+  batch = tensor::Select(permutation, batch);
+  contracting = tensor::Select(permutation, contracting);
   dot->ReplaceOperand(side, transpose->operand(0));
   dot->mutable_attributes().dot = dims;
 }

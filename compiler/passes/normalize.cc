@@ -56,12 +56,8 @@ class BitcastExpansion {
     x = Transposed(x, hlo::MajorToMinor(x->shape()));
     if (x->shape().type() != to.type()) x = Reinterpreted(x, to.type());
     const Dims order = hlo::MajorToMinor(to);
-    Dims memory_sizes, inverse(order.size());
-    for (size_t d = 0; d < order.size(); ++d) {
-      memory_sizes.push_back(to.dim(order[d]));
-      inverse[order[d]] = d;
-    }
-    Instruction* expanded = Transposed(builder_.Reshape(x, memory_sizes), inverse);
+    x = builder_.Reshape(x, tensor::Select(to.dims(), order));
+    Instruction* expanded = Transposed(x, tensor::Inverse(order));
     expanded->mutable_shape() = to;  // The shape keeps its layout, because a bitcast of this instruction needs it.
     return expanded;
   }

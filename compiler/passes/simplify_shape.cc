@@ -51,9 +51,7 @@ Instruction* SimplifyBroadcast(Instruction* broadcast, hlo::Builder& builder) {
     return builder.Reshape(x, to);
   }
   if (x->opcode() == Opcode::kBroadcast) {
-    Dims combined;
-    for (int64_t d : x->dimensions()) combined.push_back(dimensions[d]);
-    return builder.Broadcast(x->operand(0), to, combined);
+    return builder.Broadcast(x->operand(0), to, tensor::Select(dimensions, x->dimensions()));
   }
   if (x->opcode() != Opcode::kReshape) return nullptr;
   // broadcast(reshape(y)) is a broadcast of y if the reshape only adds dimensions of size 1.
@@ -84,16 +82,11 @@ Instruction* SimplifyTranspose(Instruction* transpose, hlo::Builder& builder) {
   if (IsIota(permutation)) return x;
   if (IsReshape(transpose)) return builder.Reshape(x, transpose->shape().dims());
   if (x->opcode() == Opcode::kTranspose) {
-    Dims combined;
-    for (int64_t d : permutation) combined.push_back(x->dimensions()[d]);
-    return builder.Transpose(x->operand(0), combined);
+    return builder.Transpose(x->operand(0), tensor::Select(x->dimensions(), permutation));
   }
   if (x->opcode() != Opcode::kBroadcast) return nullptr;
-  Dims inverse(permutation.size());
-  for (size_t i = 0; i < permutation.size(); ++i) inverse[permutation[i]] = i;
-  Dims combined;
-  for (int64_t d : x->dimensions()) combined.push_back(inverse[d]);
-  return builder.Broadcast(x->operand(0), transpose->shape().dims(), combined);
+  const Dims dimensions = tensor::Select(tensor::Inverse(permutation), x->dimensions());
+  return builder.Broadcast(x->operand(0), transpose->shape().dims(), dimensions);
 }
 
 // A slice of a concatenation that reads only one operand is a slice of this operand.

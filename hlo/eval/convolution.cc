@@ -68,11 +68,7 @@ absl::StatusOr<Value> EvalConvolution(const Operation& operation) {
                                Order(-1, c.kernel_spatial, c.kernel_input_feature, c.kernel_output_feature)),
                 sum);
   const Dims output_order = Order(c.output_batch, c.output_spatial, c.output_feature);
-  Dims output_dims, inverse(output_order.size());
-  for (const int64_t d : tensor::Indices(output_order)) {
-    output_dims.push_back(operation.result().dims[output_order[d]]);
-    inverse[output_order[d]] = d;
-  }
+  const Dims output_dims = tensor::Select(operation.result().dims, output_order);
   const Geometry g{*attributes.window,
                    Dims(input.dims().begin() + 1, input.dims().end() - 1),
                    Dims(output_dims.begin() + 1, output_dims.end() - 1),
@@ -93,7 +89,7 @@ absl::StatusOr<Value> EvalConvolution(const Operation& operation) {
       }
     });
   }
-  return ConvertTo(TransposeValue(Value(std::move(out)), inverse), operation.result().type);
+  return ConvertTo(TransposeValue(Value(std::move(out)), tensor::Inverse(output_order)), operation.result().type);
 }
 
 constexpr EvalRow kConvolutionRows[] = {{Opcode::kConvolution, EvalConvolution}};

@@ -123,13 +123,8 @@ absl::StatusOr<Value> EvalBitcast(const Operation& operation) {
   if (operand.is_tuple() || !operation.shape().is_array()) return operand;
   const Value memory = TransposeValue(operand, MajorToMinor(operation.instruction.operand(0)->shape()));
   const Dims order = MajorToMinor(operation.shape());
-  tensor::Shape physical{operation.result().type, {}};
-  Dims inverse(order.size());
-  for (const int64_t d : tensor::Indices(order)) {
-    physical.dims.push_back(operation.shape().dim(order[d]));
-    inverse[order[d]] = d;
-  }
-  return TransposeValue(memory.WithShape(std::move(physical)), inverse);
+  tensor::Shape physical{operation.result().type, tensor::Select(operation.shape().dims(), order)};
+  return TransposeValue(memory.WithShape(std::move(physical)), tensor::Inverse(order));
 }
 
 absl::StatusOr<Value> EvalGetDimensionSize(const Operation& operation) {

@@ -16,8 +16,7 @@ namespace xlad::compiler {
 using tensor::Dims;
 
 std::vector<Run> RunsOf(const Dims& operand, const std::vector<int64_t>& permutation) {
-  std::vector<int64_t> strides(operand.size(), 1);
-  for (size_t d = operand.size(); d-- > 1;) strides[d - 1] = strides[d] * operand[d];
+  const Dims strides = tensor::Strides(operand);
   std::vector<Run> runs;
   for (const int64_t p : permutation) {
     const Run next = {operand[p], strides[p], 1};

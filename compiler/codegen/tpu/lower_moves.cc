@@ -27,10 +27,6 @@ std::pair<int64_t, int64_t> CopyBlock(int64_t rows, int64_t width, int64_t tiles
   return {tile_rows * kSublanes, tile_columns * kLanes};
 }
 
-int64_t Elements(const Dims& sizes) {
-  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
-}
-
 bool IsKnown(const Shape& shape) { return shape.is_array() && LloTypeOf(shape.type()) != LloType::kOther; }
 
 // Stores change(from, u) in each tile of the output's block. The corresponding tile of the input's block is at offset u
@@ -49,18 +45,6 @@ void EmitTiles(LloBuilder* builder, const TileStep& step, int64_t tiles, const C
 }
 
 }  // namespace
-
-Dims DenseStrides(const Dims& sizes) {
-  Dims strides(sizes.size(), 1);
-  for (int64_t d = std::ssize(sizes) - 2; d >= 0; --d) strides[d] = strides[d + 1] * sizes[d + 1];
-  return strides;
-}
-
-Dims Select(const Dims& from, const Dims& order) {
-  Dims out;
-  for (const int64_t d : order) out.push_back(from[d]);
-  return out;
-}
 
 void LloLowering::EmitMove(const Move& move) {
   const int64_t last = std::ssize(move.sizes) - 1;
@@ -163,12 +147,12 @@ void LloLowering::EmitPermute(int buffer, const Dims& given_sizes, const Dims& g
   Simplify(&sizes, &permutation);
   const int64_t last = std::ssize(sizes) - 1;
   if (last < 1) {
-    const int64_t elements = Elements(given_sizes);
+    const int64_t elements = tensor::Product(given_sizes);
     return EmitMove({buffer, out, {elements}, {1}, {1}});
   }
   if (permutation[last] == last) {
-    const Dims moved = Select(sizes, permutation);
-    return EmitMove({buffer, out, moved, Select(DenseStrides(sizes), permutation), DenseStrides(moved)});
+    const Dims moved = tensor::Select(sizes, permutation);
+    return EmitMove({buffer, out, moved, tensor::Select(tensor::Strides(sizes), permutation), tensor::Strides(moved)});
   }
   if (last == 1) return EmitBlockTransposes(buffer, {1, sizes[0], sizes[1]}, out);
   if (last == 2 && permutation == Dims{0, 2, 1}) return EmitBlockTransposes(buffer, sizes, out);
@@ -182,12 +166,12 @@ void LloLowering::EmitPermute(int buffer, const Dims& given_sizes, const Dims& g
   before.push_back(becomes_last);
   before.push_back(last);
   const int first = Permuted(buffer, sizes, before);
-  const Dims first_sizes = Select(sizes, before);
+  const Dims first_sizes = tensor::Select(sizes, before);
   Dims swap(sizes.size());
   std::iota(swap.begin(), swap.end(), 0);
   std::swap(swap[last], swap[last - 1]);
   const int second = Permuted(first, first_sizes, swap);
-  const Dims second_sizes = Select(first_sizes, swap), second_dims = Select(before, swap);
+  const Dims second_sizes = tensor::Select(first_sizes, swap), second_dims = tensor::Select(before, swap);
   Dims rest;
   for (const int64_t d : permutation) {
     rest.push_back(std::find(second_dims.begin(), second_dims.end(), d) - second_dims.begin());
@@ -217,7 +201,8 @@ bool LloLowering::LowerBroadcast(const Instruction& broadcast, int out) {
   std::sort(order.begin(), order.end(),
             [&](int64_t a, int64_t b) { return broadcast.dimensions()[a] < broadcast.dimensions()[b]; });
   from = Permuted(from, operand.dims(), order);
-  const Dims positions = Select(broadcast.dimensions(), order), operand_sizes = Select(operand.dims(), order);
+  const Dims positions = tensor::Select(broadcast.dimensions(), order),
+             operand_sizes = tensor::Select(operand.dims(), order);
   // First, the leading dimensions of the result are copied, up to the last dimension that the operand has. Then each
   // element is repeated along a row.
   int64_t last = -1;
@@ -225,8 +210,8 @@ bool LloLowering::LowerBroadcast(const Instruction& broadcast, int out) {
     if (operand_sizes[d] > 1) last = positions[d];
   }
   const Dims sizes(shape.dims().begin(), shape.dims().begin() + last + 1);
-  const int64_t copied = Elements(sizes), width = shape.elements() / copied;
-  const Dims operand_strides = DenseStrides(operand_sizes);
+  const int64_t copied = tensor::Product(sizes), width = shape.elements() / copied;
+  const Dims operand_strides = tensor::Strides(operand_sizes);
   Dims strides(sizes.size(), 0);
   for (size_t d = 0; d < positions.size(); ++d) {
     if (positions[d] <= last && operand_sizes[d] > 1) strides[positions[d]] = operand_strides[d];
@@ -234,7 +219,7 @@ bool LloLowering::LowerBroadcast(const Instruction& broadcast, int out) {
   const int rows = width == 1 ? out : NewBuffer(broadcast, shape, ".rows");
   if (width != 1) result_.program.buffers[rows].elements = copied;
   if (width != 1) result_.memory[rows].resize(copied * machine::BytesOf(LloTypeOf(shape.type())));
-  EmitMove({from, rows, sizes, strides, DenseStrides(sizes)});
+  EmitMove({from, rows, sizes, strides, tensor::Strides(sizes)});
   if (width == 1) return true;
   const auto [row_block, column_block] = CopyBlock(copied, width, BlockTiles(kMaxTiles, 2));
   const TileGrid grid{{CeilDiv(copied, row_block), CeilDiv(width, column_block)}};
@@ -263,8 +248,8 @@ bool LloLowering::LowerSlice(const Instruction& slice, int out) {
   const Dims& dims = slice.shape().dims();
   const auto& bounds = slice.attributes().slice;
   if (dims.empty() || (bounds.back().stride != 1 && dims.back() > 1)) return false;
-  Move move{Materialize(slice.operand(0)), out, dims, DenseStrides(slice.operand(0)->shape().dims()),
-            DenseStrides(dims)};
+  Move move{Materialize(slice.operand(0)), out, dims, tensor::Strides(slice.operand(0)->shape().dims()),
+            tensor::Strides(dims)};
   for (size_t d = 0; d < dims.size(); ++d) {
     move.from_base += bounds[d].start * move.from_strides[d];
     move.from_strides[d] *= bounds[d].stride;
@@ -276,7 +261,7 @@ bool LloLowering::LowerSlice(const Instruction& slice, int out) {
 bool LloLowering::LowerPad(const Instruction& pad, int out) {
   if (!IsKnown(pad.shape()) || pad.shape().dims().empty() || pad.operand(0)->shape().elements() == 0) return false;
   const Dims& dims = pad.operand(0)->shape().dims();
-  Move move{Materialize(pad.operand(0)), out, dims, DenseStrides(dims), DenseStrides(pad.shape().dims())};
+  Move move{Materialize(pad.operand(0)), out, dims, tensor::Strides(dims), tensor::Strides(pad.shape().dims())};
   for (size_t d = 0; d < dims.size(); ++d) {
     const hlo::PaddingDimension& padding = pad.attributes().padding[d];
     if (padding.low < 0 || padding.high < 0 || padding.interior != 0) return false;
@@ -290,12 +275,12 @@ bool LloLowering::LowerPad(const Instruction& pad, int out) {
 bool LloLowering::LowerConcatenate(const Instruction& concatenate, int out) {
   if (!IsKnown(concatenate.shape())) return false;
   const int64_t along = concatenate.dimensions()[0];
-  const Dims strides = DenseStrides(concatenate.shape().dims());
+  const Dims strides = tensor::Strides(concatenate.shape().dims());
   int64_t at = 0;
   for (const Instruction* operand : concatenate.operands()) {
     const Dims& dims = operand->shape().dims();
     if (operand->shape().elements() > 0) {
-      EmitMove({Materialize(operand), out, dims, DenseStrides(dims), strides, 0, at * strides[along]});
+      EmitMove({Materialize(operand), out, dims, tensor::Strides(dims), strides, 0, at * strides[along]});
     }
     at += dims[along];
   }

@@ -1,6 +1,5 @@
 // Products of matrices on the matrix units; dots and convolutions as products.
 #include <algorithm>
-#include <numeric>
 
 #include "base/rounding.h"
 #include "base/status.h"
@@ -22,9 +21,6 @@ constexpr int64_t kRowBlock = 512, kColumnBlock = 512, kDepthBlock = 256;
 // The maximum number of elements of the windows of a convolution, and of its padded input, which are written to memory.
 constexpr int64_t kMaxPatchElements = int64_t{1} << 28;
 
-int64_t Product(const Dims& sizes) {
-  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
-}
 // Whether an array of these sizes, which are positive, has at most kMaxPatchElements elements.
 bool IsSmallPatch(const Dims& sizes) {
   int64_t elements = 1;
@@ -295,10 +291,10 @@ bool LloLowering::LowerDot(const Instruction& dot, int out) {
   const Dims lhs_free = Without(std::ssize(lhs), numbers.lhs_batch, numbers.lhs_contracting);
   const Dims rhs_free = Without(std::ssize(rhs), numbers.rhs_batch, numbers.rhs_contracting);
   MatrixProductOf product;
-  product.batch = Product(Select(lhs, numbers.lhs_batch));
-  product.m = Product(Select(lhs, lhs_free));
-  product.n = Product(Select(rhs, rhs_free));
-  product.k = Product(Select(lhs, numbers.lhs_contracting));
+  product.batch = tensor::Product(tensor::Select(lhs, numbers.lhs_batch));
+  product.m = tensor::Product(tensor::Select(lhs, lhs_free));
+  product.n = tensor::Product(tensor::Select(rhs, rhs_free));
+  product.k = tensor::Product(tensor::Select(lhs, numbers.lhs_contracting));
   product.lhs =
       Permuted(Materialize(dot.operand(0)), lhs, Joined(numbers.lhs_batch, lhs_free, numbers.lhs_contracting));
   product.rhs =
@@ -323,22 +319,22 @@ bool LloLowering::LowerConvolution(const Instruction& conv, int out) {
   const Dims kernel_order =
       Joined(numbers.kernel_spatial, {numbers.kernel_input_feature}, {numbers.kernel_output_feature});
   const Dims output_order = Joined({numbers.output_batch}, numbers.output_spatial, {numbers.output_feature});
-  const Dims input = Select(conv.operand(0)->shape().dims(), input_order);
-  const Dims kernel = Select(conv.operand(1)->shape().dims(), kernel_order);
-  const Dims output = Select(conv.shape().dims(), output_order);
+  const Dims input = tensor::Select(conv.operand(0)->shape().dims(), input_order);
+  const Dims kernel = tensor::Select(conv.operand(1)->shape().dims(), kernel_order);
+  const Dims output = tensor::Select(conv.shape().dims(), output_order);
   const Dims positions(output.begin(), output.end() - 1), window_sizes(kernel.begin(), kernel.begin() + spatial);
   Dims padded = input;
   for (size_t d = 0; d < spatial; ++d) padded[d + 1] += window[d].padding_low + window[d].padding_high;
   if (!IsSmallPatch(Joined(positions, window_sizes, {input.back()})) || !IsSmallPatch(padded)) return false;
-  const int64_t taps = Product(window_sizes), features = input.back(), rows = Product(positions);
+  const int64_t taps = tensor::Product(window_sizes), features = input.back(), rows = tensor::Product(positions);
 
   // Writes the input with its padding.
   const LloType type = LloTypeOf(conv.operand(0)->shape().type());
   int from = Permuted(Materialize(conv.operand(0)), conv.operand(0)->shape().dims(), input_order);
-  Move pad{from, 0, input, DenseStrides(input)};
-  const Dims strides = DenseStrides(padded);
+  Move pad{from, 0, input, tensor::Strides(input)};
+  const Dims strides = tensor::Strides(padded);
   if (padded != input) {
-    from = NewBuffer(conv.name() + ".padded", type, Product(padded));
+    from = NewBuffer(conv.name() + ".padded", type, tensor::Product(padded));
     EmitFill(NewBuffer(conv.name() + ".zero", type, 1), from);
     pad.to = from;
     pad.to_strides = strides;
@@ -354,7 +350,7 @@ bool LloLowering::LowerConvolution(const Instruction& conv, int out) {
     move.sizes.back() = features;
     Dims output_rows = output;
     output_rows.back() = taps * features;
-    move.to_strides = DenseStrides(output_rows);
+    move.to_strides = tensor::Strides(output_rows);
     move.to_base = tap * features;
     int64_t left = tap;
     for (int64_t d = static_cast<int64_t>(spatial) - 1; d >= 0; --d) {
@@ -365,8 +361,7 @@ bool LloLowering::LowerConvolution(const Instruction& conv, int out) {
     EmitMove(move);
   }
   product.rhs = Permuted(Materialize(conv.operand(1)), conv.operand(1)->shape().dims(), kernel_order);
-  Dims back(output_order.size());
-  for (size_t d = 0; d < output_order.size(); ++d) back[output_order[d]] = static_cast<int64_t>(d);
+  const Dims back = tensor::Inverse(output_order);
   const bool is_ordered = std::is_sorted(back.begin(), back.end());
   product.result =
       is_ordered ? out : NewBuffer(conv.name() + ".rows", LloTypeOf(conv.shape().type()), rows * product.n);

@@ -21,11 +21,6 @@ struct Move {
   int64_t from_base = 0, to_base = 0;
 };
 
-// The strides of a dense row-major array.
-Dims DenseStrides(const Dims& sizes);
-// Element i of the result is element `order[i]` of `from`.
-Dims Select(const Dims& from, const Dims& order);
-
 // `batch` products [m,k] x [k,n], with dense operands.
 struct MatrixProductOf {
   int64_t batch = 1, m = 1, k = 1, n = 1;
