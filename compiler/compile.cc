@@ -11,6 +11,7 @@
 #include "hlo/analysis/leaves.h"
 #include "hlo/attribute_keys.h"
 #include "hlo/read/read.h"
+#include "tensor/wire.h"
 
 namespace xlad::compiler {
 namespace {
@@ -22,7 +23,7 @@ void FillEntry(const google::protobuf::RepeatedPtrField<EntryValue>& given, cons
   for (int i = 0; i < std::ssize(leaves); ++i) {
     EntryValue* value = entry->Add();
     if (i < given.size()) *value = given.Get(i);
-    *value->mutable_local() = ToProto(*leaves[i]);
+    tensor::ShapeToWire(leaves[i]->array(), value->mutable_local());
     if (!value->has_global()) *value->mutable_global() = value->local();
     *value->mutable_buffer() = slices[i];
   }

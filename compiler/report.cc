@@ -4,7 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
 #include "compiler/buffers/rematerialize.h"
-#include "tensor/shape.h"
+#include "tensor/wire.h"
 
 namespace xlad::compiler {
 namespace {
@@ -92,12 +92,6 @@ class Printer {
   std::string text_;
 };
 
-std::string ShapeText(const ArrayShape& shape) {
-  return tensor::Shape{static_cast<tensor::ElementType>(shape.element_type()),
-                       {shape.dims().begin(), shape.dims().end()}}
-      .ToString();
-}
-
 }  // namespace
 
 std::string StepsText(const Executable& executable) {
@@ -115,8 +109,9 @@ std::string BuffersText(const Executable& executable) {
     total += allocation.bytes();
   }
   auto entry = [&](const char* what, const EntryValue& value, int number) {
-    absl::StrAppendFormat(&text, "%s %d %s %s %s%s\n", what, number, value.name(), ShapeText(value.local()),
-                          Text(value.buffer()), value.donated() ? " donated" : "");
+    absl::StrAppendFormat(&text, "%s %d %s %s %s%s\n", what, number, value.name(),
+                          tensor::ShapeFromWire(value.local()).ToString(), Text(value.buffer()),
+                          value.donated() ? " donated" : "");
   };
   for (int i = 0; i < executable.parameters_size(); ++i) entry("parameter", executable.parameters(i), i);
   for (int i = 0; i < executable.results_size(); ++i) entry("result", executable.results(i), i);

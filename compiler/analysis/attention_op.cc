@@ -8,6 +8,7 @@
 #include "compiler/analysis/attention_blocks.h"
 #include "compiler/analysis/plain_reducer.h"
 #include "hlo/analysis/constants.h"
+#include "tensor/wire.h"
 
 namespace xlad::compiler {
 namespace {
@@ -99,13 +100,6 @@ AttentionOp::Opcode ReductionOf(const Instruction& reduce, const ScoreSpace& spa
   return plain == Opcode::kAdd && *start == 0 ? AttentionOp::ROW_SUM : AttentionOp::OPCODE_UNSPECIFIED;
 }
 
-// The stride of each dimension of a row-major array, in elements.
-Dims StridesOf(const Shape& shape) {
-  Dims strides(static_cast<size_t>(shape.ndim()), 1);
-  for (int64_t d = shape.ndim() - 2; d >= 0; --d) strides[d] = strides[d + 1] * shape.dim(d + 1);
-  return strides;
-}
-
 class Maker {
  public:
   Maker(const Instruction& fusion, const ScoreSpace& space) : fusion_(fusion), space_(space) {}
@@ -142,9 +136,8 @@ class Maker {
   // `dims` has, for each dimension of the array, the corresponding dimension of the scores, or kFeature.
   AttentionOp::Operand Describe(const Shape& shape, const ScoreDims& dims) const {
     AttentionOp::Operand operand;
-    operand.mutable_shape()->set_element_type(static_cast<int32_t>(shape.type()));
-    for (const int64_t size : shape.dims()) operand.mutable_shape()->add_dims(size);
-    const Dims strides = StridesOf(shape);
+    tensor::ShapeToWire(shape.array(), operand.mutable_shape());
+    const Dims strides = tensor::Strides(shape.dims());
     Dims by_position(Feature() + 1, 0);
     for (size_t d = 0; d < dims.size(); ++d) {
       if (dims[d] == kFeature) by_position[Feature()] = strides[d];

@@ -5,6 +5,7 @@
 #include "compiler/analysis/attention_op.h"
 #include "hlo/analysis/lapack.h"
 #include "hlo/analysis/leaves.h"
+#include "tensor/wire.h"
 
 namespace xlad::compiler {
 namespace {
@@ -61,9 +62,9 @@ Precision PrecisionOf(const Instruction& instruction) {
 }
 
 void SetConvolution(const Instruction& instruction, ConvolutionOp* conv) {
-  *conv->mutable_lhs() = ToProto(instruction.operand(0)->shape());
-  *conv->mutable_rhs() = ToProto(instruction.operand(1)->shape());
-  *conv->mutable_result() = ToProto(instruction.shape());
+  tensor::ShapeToWire(instruction.operand(0)->shape().array(), conv->mutable_lhs());
+  tensor::ShapeToWire(instruction.operand(1)->shape().array(), conv->mutable_rhs());
+  tensor::ShapeToWire(instruction.shape().array(), conv->mutable_result());
   for (const hlo::WindowDimension& from : *instruction.attributes().window) {
     ConvolutionOp::WindowDimension* to = conv->add_window();
     to->set_size(from.size);
@@ -91,8 +92,8 @@ void SetConvolution(const Instruction& instruction, ConvolutionOp* conv) {
 void SetFft(const Instruction& instruction, FftOp* fft) {
   constexpr std::pair<absl::string_view, FftOp::Kind> kKinds[] = {
       {"FFT", FftOp::FFT}, {"IFFT", FftOp::IFFT}, {"RFFT", FftOp::RFFT}, {"IRFFT", FftOp::IRFFT}};
-  *fft->mutable_operand() = ToProto(instruction.operand(0)->shape());
-  *fft->mutable_result() = ToProto(instruction.shape());
+  tensor::ShapeToWire(instruction.operand(0)->shape().array(), fft->mutable_operand());
+  tensor::ShapeToWire(instruction.shape().array(), fft->mutable_result());
   for (const auto& [name, kind] : kKinds) {
     if (instruction.attributes().fft_type == name) fft->set_kind(kind);
   }
@@ -147,11 +148,11 @@ void SetLapack(const Instruction& instruction, LapackOp* lapack) {
   int64_t batch = 1;
   for (int64_t d = 0; d < batch_dims; ++d) batch *= instruction.operand(0)->shape().dim(d);
   lapack->set_batch(batch);
-  const auto one = [&](const Shape& shape) {
-    return ToProto(Shape(shape.type(), {shape.dims().begin() + batch_dims, shape.dims().end()}));
+  const auto set_one = [&](const Shape& shape, ArrayShape* out) {
+    tensor::ShapeToWire({shape.type(), {shape.dims().begin() + batch_dims, shape.dims().end()}}, out);
   };
-  for (const Instruction* operand : instruction.operands()) *lapack->add_operands() = one(operand->shape());
-  for (const Shape* leaf : hlo::Leaves(instruction.shape())) *lapack->add_results() = one(*leaf);
+  for (const Instruction* operand : instruction.operands()) set_one(operand->shape(), lapack->add_operands());
+  for (const Shape* leaf : hlo::Leaves(instruction.shape())) set_one(*leaf, lapack->add_results());
 }
 
 }  // namespace
@@ -168,13 +169,6 @@ bool IsLibraryOp(const Instruction& instruction) {
   if (instruction.opcode() != Opcode::kDot || instruction.operand_count() != 2) return false;
   return IsLibraryType(instruction.operand(0)->shape().type(), instruction.operand(1)->shape().type(),
                        instruction.shape().type());
-}
-
-ArrayShape ToProto(const Shape& shape) {
-  ArrayShape proto;
-  proto.set_element_type(static_cast<int32_t>(shape.type()));
-  for (int64_t size : shape.dims()) proto.add_dims(size);
-  return proto;
 }
 
 LibraryOp MakeLibraryOp(const Instruction& instruction) {
@@ -198,9 +192,9 @@ LibraryOp MakeLibraryOp(const Instruction& instruction) {
     return op;
   }
   DotOp* dot = op.mutable_dot();
-  *dot->mutable_lhs() = ToProto(instruction.operand(0)->shape());
-  *dot->mutable_rhs() = ToProto(instruction.operand(1)->shape());
-  *dot->mutable_result() = ToProto(instruction.shape());
+  tensor::ShapeToWire(instruction.operand(0)->shape().array(), dot->mutable_lhs());
+  tensor::ShapeToWire(instruction.operand(1)->shape().array(), dot->mutable_rhs());
+  tensor::ShapeToWire(instruction.shape().array(), dot->mutable_result());
   const hlo::DotDimensions& dims = *instruction.attributes().dot;
   dot->mutable_lhs_batch()->Add(dims.lhs_batch.begin(), dims.lhs_batch.end());
   dot->mutable_rhs_batch()->Add(dims.rhs_batch.begin(), dims.rhs_batch.end());

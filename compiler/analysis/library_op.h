@@ -15,6 +15,4 @@ bool IsLibraryOp(const Instruction& instruction);
 // The descriptor of a library op: its shapes and attributes. IsLibraryOp must be true.
 LibraryOp MakeLibraryOp(const Instruction& instruction);
 
-ArrayShape ToProto(const Shape& shape);  // An array's element type and dimensions.
-
 }  // namespace xlad::compiler

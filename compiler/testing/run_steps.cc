@@ -8,6 +8,7 @@
 #include "hlo/analysis/leaves.h"
 #include "hlo/build/builder.h"
 #include "hlo/eval/evaluate.h"
+#include "tensor/wire.h"
 
 namespace xlad::compiler {
 namespace {
@@ -196,9 +197,7 @@ class Machine {
     return absl::OkStatus();
   }
 
-  static Shape FromProto(const ArrayShape& shape) {
-    return Shape(static_cast<ElementType>(shape.element_type()), {shape.dims().begin(), shape.dims().end()});
-  }
+  static Shape FromProto(const ArrayShape& shape) { return Shape(tensor::ShapeFromWire(shape)); }
 
   // Runs a library op by evaluating the instruction that has the step's name.
   absl::Status RunNamed(const Step& step, const Devices& devices) {

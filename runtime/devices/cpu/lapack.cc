@@ -8,15 +8,12 @@
 #include "runtime/devices/cpu/lapack_matrix.h"
 #include "runtime/devices/cpu/library_op.h"
 #include "tensor/lapack_call.h"
+#include "tensor/wire.h"
 
 namespace xlad::runtime {
 namespace {
 
 using tensor::ElementType;
-
-tensor::Shape FromProto(const ArrayShape& shape) {
-  return {static_cast<ElementType>(shape.element_type()), {shape.dims().begin(), shape.dims().end()}};
-}
 
 template <typename T>
 class PreparedLapack final : public PreparedLibraryOp {
@@ -24,8 +21,8 @@ class PreparedLapack final : public PreparedLibraryOp {
   PreparedLapack(const LapackOp& op, const LapackLibrary<T>* library, LapackFunction<T> function)
       : op_(op), function_(function), measured_(&op_, library) {
     function_(measured_);
-    for (const ArrayShape& shape : op.operands()) operand_bytes_.push_back(FromProto(shape).bytes());
-    for (const ArrayShape& shape : op.results()) result_bytes_.push_back(FromProto(shape).bytes());
+    for (const ArrayShape& shape : op.operands()) operand_bytes_.push_back(tensor::ShapeFromWire(shape).bytes());
+    for (const ArrayShape& shape : op.results()) result_bytes_.push_back(tensor::ShapeFromWire(shape).bytes());
   }
 
   size_t buffer_count() const override { return operand_bytes_.size() + result_bytes_.size(); }
@@ -105,8 +102,8 @@ bool HasFittingSizes(const LapackOp& op) {
 
 absl::Status CheckLapack(const LapackOp& op) {
   std::vector<tensor::Shape> operands, results;
-  for (const ArrayShape& shape : op.operands()) operands.push_back(FromProto(shape));
-  for (const ArrayShape& shape : op.results()) results.push_back(FromProto(shape));
+  for (const ArrayShape& shape : op.operands()) operands.push_back(tensor::ShapeFromWire(shape));
+  for (const ArrayShape& shape : op.results()) results.push_back(tensor::ShapeFromWire(shape));
   tensor::LapackCall call{op.routine(), static_cast<ElementType>(op.element_type()), {}};
   if (op.routine() == "cholesky") {
     const bool square = operands.size() == 1 && results.size() == 1 && operands[0] == results[0] &&

@@ -10,7 +10,7 @@
 #include "runtime/devices/cpu/dot_shape.h"
 #include "runtime/devices/cuda/library_kernels.h"
 #include "tensor/element_type.h"
-#include "tensor/shape.h"
+#include "tensor/wire.h"
 
 XLAD_EMBED_PTX(xlad_library_kernels, XLAD_LIBRARY_KERNELS);  // The PTX of library_kernels.c.
 
@@ -27,12 +27,6 @@ constexpr int64_t kMinMmaSide = 16;
 constexpr int64_t kWantedDotBlocks = 128;
 
 ElementType TypeOf(const ArrayShape& shape) { return static_cast<ElementType>(shape.element_type()); }
-
-int64_t BytesOf(const ArrayShape& shape) {
-  int64_t bytes = tensor::ByteWidth(TypeOf(shape));
-  for (const int64_t size : shape.dims()) bytes *= size;
-  return bytes;
-}
 
 std::optional<XladElement> ElementOf(const ArrayShape& shape) {
   switch (TypeOf(shape)) {
@@ -164,7 +158,7 @@ absl::Status LibraryOps::Add(const LibraryOp& library_op) {
   Op op;
   XLAD_ASSIGN_OR_RETURN(op.host, PrepareLibraryOp(library_op));  // This call also checks the op.
   const auto add = [&](const ArrayShape& shape, bool is_result, int64_t times = 1) {
-    op.buffers.push_back({BytesOf(shape) * times, is_result, false});
+    op.buffers.push_back({tensor::ShapeFromWire(shape).bytes() * times, is_result, false});
   };
   if (library_op.has_dot()) {
     const DotOp& dot = library_op.dot();
@@ -183,7 +177,7 @@ absl::Status LibraryOps::Add(const LibraryOp& library_op) {
   } else {
     for (const auto& operand : library_op.attention().operands()) add(operand.shape(), false);
     for (const auto& result : library_op.attention().results()) {
-      op.buffers.push_back({BytesOf(result.array().shape()), true, true});
+      op.buffers.push_back({tensor::ShapeFromWire(result.array().shape()).bytes(), true, true});
     }
     XLAD_RETURN_IF_ERROR(PlanAttention(library_op.attention(), &op));
   }

@@ -8,8 +8,8 @@
 
 #include "base/kernel_abi.h"
 #include "runtime/devices/cpu/cpu_device.h"
-#include "tensor/element_type.h"
 #include "tensor/small_float.h"
+#include "tensor/wire.h"
 
 namespace xlad::runtime {
 namespace {
@@ -17,12 +17,6 @@ namespace {
 using tensor::ElementType;
 
 float Bf16(float value) { return std::bit_cast<float>(uint32_t{tensor::EncodeBf16(value)} << 16); }
-
-int64_t Elements(const ArrayShape& shape) {
-  int64_t elements = 1;
-  for (const int64_t size : shape.dims()) elements *= size;
-  return elements;
-}
 
 // A library op that may be a product of f32 (`is_f32`).
 struct Product {
@@ -33,11 +27,11 @@ struct Product {
 
 template <typename Op>
 Product ProductOf(const Op& op) {
-  const auto is_f32 = [](const ArrayShape& shape) {
-    return shape.element_type() == static_cast<int32_t>(ElementType::kF32);
-  };
-  return {is_f32(op.lhs()) && is_f32(op.rhs()) && is_f32(op.result()), op.precision(), Elements(op.lhs()),
-          Elements(op.rhs()), Elements(op.result())};
+  const tensor::Shape lhs = tensor::ShapeFromWire(op.lhs()), rhs = tensor::ShapeFromWire(op.rhs()),
+                      result = tensor::ShapeFromWire(op.result());
+  const bool is_f32 =
+      lhs.type == ElementType::kF32 && rhs.type == ElementType::kF32 && result.type == ElementType::kF32;
+  return {is_f32, op.precision(), lhs.elements(), rhs.elements(), result.elements()};
 }
 
 // Floats at an address that is aligned like a buffer of a device.
