@@ -89,4 +89,13 @@ ElementType RealPartOf(ElementType type) {
   return type == ElementType::kC128 ? ElementType::kF64 : type;
 }
 
+ElementType DoublePrecisionOf(ElementType type) { return IsComplex(type) ? ElementType::kC128 : ElementType::kF64; }
+
+ElementType UnsignedOfWidth(int bits) {
+  for (const Row& row : kTypes) {
+    if (row.kind == Kind::kUnsigned && row.bits == bits) return row.type;
+  }
+  return ElementType::kInvalid;
+}
+
 }  // namespace xlad::tensor

@@ -30,8 +30,12 @@ bool IsFloating(ElementType type);  // Real floating-point types: f4, f8, f16, b
 bool IsComplex(ElementType type);
 // The type of the real and the imaginary part of a complex type. Returns all other types unchanged.
 ElementType RealPartOf(ElementType type);
+// f64, or c128 for complex types: the type in which linear algebra and references are computed.
+ElementType DoublePrecisionOf(ElementType type);
 bool IsSigned(ElementType type);    // Signed integers.
 bool IsUnsigned(ElementType type);  // Unsigned integers; not pred.
+// The unsigned integer type of `bits` bits, or kInvalid if there is none.
+ElementType UnsignedOfWidth(int bits);
 inline bool IsInteger(ElementType type) { return IsSigned(type) || IsUnsigned(type); }
 
 }  // namespace xlad::tensor

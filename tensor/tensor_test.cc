@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/random.h"
 #include "tensor/box.h"
 #include "tensor/indices.h"
@@ -42,6 +44,14 @@ TEST(ElementTypes, TheRealPartOfAComplexTypeHasHalfItsWidth) {
   EXPECT_EQ(complex, 2);
 }
 
+TEST(ElementTypes, UnsignedTypesByWidth) {
+  for (const ElementType type : {ElementType::kU1, ElementType::kU2, ElementType::kU4, ElementType::kU8,
+                                 ElementType::kU16, ElementType::kU32, ElementType::kU64}) {
+    EXPECT_EQ(UnsignedOfWidth(BitWidth(type)), type);
+  }
+  for (const int bits : {0, 3, 128}) EXPECT_EQ(UnsignedOfWidth(bits), ElementType::kInvalid);
+}
+
 TEST(Shape, HugeSizesAreErrors) {
   EXPECT_EQ(*CheckedElements(ElementType::kF32, {int64_t{1} << 40, 0, 3}), 0);
   // The strides would overflow.
@@ -55,6 +65,16 @@ TEST(Indices, CountTheElementsOfAContainer) {
   for (const int64_t i : Indices(std::vector<std::string>(5))) sum = 10 * sum + i;
   EXPECT_EQ(sum, 1234);
   for (const int64_t i : Indices(Dims{})) ADD_FAILURE() << i;
+}
+
+TEST(Indices, PermutationsAndTheirInverses) {
+  EXPECT_EQ(Select({7, 8, 9}, {2, 0, 2}), (Dims{9, 7, 9}));
+  EXPECT_EQ(Inverse({}), Dims{});
+  Dims permutation = {0, 1, 2, 3};
+  do {
+    EXPECT_EQ(Select(permutation, Inverse(permutation)), (Dims{0, 1, 2, 3}));
+    EXPECT_EQ(Select(Inverse(permutation), permutation), (Dims{0, 1, 2, 3}));
+  } while (std::next_permutation(permutation.begin(), permutation.end()));
 }
 
 TEST(Indices, MultiIndicesAreInRowMajorOrder) {

@@ -83,8 +83,4 @@ double RoundToOdd(int64_t value) {
   return value < 0 ? -RoundToOdd(magnitude) : RoundToOdd(magnitude);
 }
 
-ElementType DoublePrecisionOf(ElementType type) {
-  return tensor::IsComplex(type) ? ElementType::kC128 : ElementType::kF64;
-}
-
 }  // namespace xlad::hlo::eval

@@ -21,6 +21,7 @@ namespace xlad::hlo::eval {
 
 using tensor::DecodeBf16;
 using tensor::DecodeSmallFloat;
+using tensor::DoublePrecisionOf;
 using tensor::EncodeBf16;
 using tensor::EncodeSmallFloat;
 using tensor::IsSmallFloat;
@@ -71,9 +72,6 @@ Array NarrowFloats(absl::Span<const float> floats, const tensor::Shape& shape);
 // and correctly rounded sums", 2008).
 double RoundToOdd(int64_t value);
 double RoundToOdd(uint64_t value);
-
-// f64, or c128 for complex types: the type in which linear algebra is computed.
-ElementType DoublePrecisionOf(ElementType type);
 
 inline double Conjugate(double x) { return x; }
 inline Complex128 Conjugate(Complex128 x) { return std::conj(x); }

@@ -22,16 +22,6 @@ DimensionAxes MergedDims(const DimensionAxes& dims) {
   return merged;
 }
 
-ElementType UnsignedOfWidth(int bits) {
-  switch (bits) {
-    case 4: return ElementType::kU4;
-    case 8: return ElementType::kU8;
-    case 16: return ElementType::kU16;
-    case 32: return ElementType::kU32;
-    default: return ElementType::kU64;
-  }
-}
-
 bool IsBitwise(ElementType type) { return type == ElementType::kPred || tensor::IsInteger(type); }
 
 Instruction* BitcastConvert(hlo::Builder& builder, Instruction* x, ElementType type) {
@@ -52,7 +42,7 @@ Instruction* ToBits(hlo::Builder& builder, Instruction* x) {
                              builder.Reshape(builder.Unary(Opcode::kImag, x), one)},
                             0);
   }
-  return BitcastConvert(builder, x, UnsignedOfWidth(tensor::BitWidth(x->shape().type())));
+  return BitcastConvert(builder, x, tensor::UnsignedOfWidth(tensor::BitWidth(x->shape().type())));
 }
 
 Instruction* FromBits(hlo::Builder& builder, Instruction* bits, ElementType type) {

@@ -13,8 +13,7 @@ using hlo::Opcode;
 using tensor::ElementType;
 
 ElementType Wide(ElementType type) {
-  if (tensor::IsComplex(type)) return ElementType::kC128;
-  return tensor::IsFloating(type) ? ElementType::kF64 : type;
+  return tensor::IsFloating(type) || tensor::IsComplex(type) ? tensor::DoublePrecisionOf(type) : type;
 }
 
 void WidenShape(hlo::Shape* shape) {

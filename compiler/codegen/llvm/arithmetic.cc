@@ -9,8 +9,6 @@ namespace xlad::compiler {
 
 using hlo::Opcode;
 
-ElementType WideType(ElementType type) { return tensor::IsComplex(type) ? ElementType::kC128 : ElementType::kF64; }
-
 llvm::Value* Wide::FromNarrow(llvm::Value* x) const { return EmitConvert(ir_, narrow_, type_, x); }
 llvm::Value* Wide::ToNarrow(llvm::Value* x) const { return EmitConvert(ir_, type_, narrow_, x); }
 

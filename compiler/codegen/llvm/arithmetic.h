@@ -5,12 +5,9 @@
 
 namespace xlad::compiler {
 
-// The type in which elements of `type` are computed: f64 if `type` is real, c128 if it is complex.
-ElementType WideType(ElementType type);
-
 class Wide {
  public:
-  Wide(Ir* ir, ElementType narrow) : ir_(*ir), b_(ir->b), narrow_(narrow), type_(WideType(narrow)) {}
+  Wide(Ir* ir, ElementType narrow) : ir_(*ir), b_(ir->b), narrow_(narrow), type_(tensor::DoublePrecisionOf(narrow)) {}
 
   ElementType type() const { return type_; }
   bool is_complex() const { return type_ == ElementType::kC128; }

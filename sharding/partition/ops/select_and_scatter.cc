@@ -68,17 +68,6 @@ uint64_t OutsideBits(tensor::ElementType type) {
   }
 }
 
-tensor::ElementType UnsignedOfWidth(tensor::ElementType type) {
-  switch (tensor::BitWidth(type)) {
-    case 64:
-      return tensor::ElementType::kU64;
-    case 32:
-      return tensor::ElementType::kU32;
-    default:
-      return tensor::ElementType::kU16;
-  }
-}
-
 tensor::Array OutsideMark(tensor::ElementType type) {
   const uint64_t bits = OutsideBits(type);
   tensor::Array mark({type, {}});
@@ -111,7 +100,7 @@ hlo::Computation* SelectInside(LocalBuilder& local, const hlo::Computation& sele
   Instruction* a = builder.Parameter(0, select.parameter(0)->shape());
   Instruction* b = builder.Parameter(1, select.parameter(1)->shape());
   Instruction* keeps = builder.Compare(select.root()->attributes().comparison, a, b);
-  const tensor::ElementType bits = UnsignedOfWidth(type);
+  const tensor::ElementType bits = tensor::UnsignedOfWidth(tensor::BitWidth(type));
   const tensor::Array outside = OutsideMark(type);
   const auto bytes = outside.bytes();
   Instruction* mark = builder.Constant(tensor::Array({bits, {}}, {bytes.begin(), bytes.end()}));
