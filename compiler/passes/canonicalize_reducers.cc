@@ -36,25 +36,22 @@ ReducedOperands OperandsOf(const Instruction& instruction) {
 Computation* WithResultTypes(const Computation& reducer, const std::vector<ElementType>& results) {
   auto* made = reducer.parent()->Add(std::make_unique<Computation>(reducer.name()));
   hlo::Builder builder(made);
-  const auto convert = [&](Instruction* x, ElementType type) {
-    return x->shape().type() == type ? x : builder.Convert(type, x);
-  };
   std::vector<Instruction*> arguments;
   for (const Instruction* parameter : reducer.parameters()) {
     const ElementType own = parameter->shape().type();
     const bool is_result = arguments.size() < results.size();
     Instruction* argument =
         builder.Parameter(parameter->number(), Shape(is_result ? results[arguments.size()] : own, {}));
-    arguments.push_back(convert(argument, own));
+    arguments.push_back(builder.ConvertTo(own, argument));
   }
   Instruction* root = InlineInto(reducer, arguments, made);
   if (!root->shape().is_tuple()) {
-    made->set_root(convert(root, results[0]));
+    made->set_root(builder.ConvertTo(results[0], root));
     return made;
   }
   std::vector<Instruction*> parts;
   for (size_t i = 0; i < results.size(); ++i) {
-    parts.push_back(convert(builder.GetTupleElement(root, static_cast<int64_t>(i)), results[i]));
+    parts.push_back(builder.ConvertTo(results[i], builder.GetTupleElement(root, static_cast<int64_t>(i))));
   }
   made->set_root(builder.Tuple(parts));
   return made;

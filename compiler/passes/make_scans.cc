@@ -83,15 +83,12 @@ Instruction* MakeScan(Instruction* window, const Cumulative& found) {
   hlo::Builder builder(window->parent());
   builder.set_template(window);
   const ElementType type = AccumulatorType(window->shape().type());
-  const auto convert = [&](ElementType to, Instruction* x) {
-    return x->shape().type() == to ? x : builder.Convert(to, x);
-  };
-  Instruction* x = convert(type, window->operand(0));
+  Instruction* x = builder.ConvertTo(type, window->operand(0));
   Dims dims = x->shape().dims();
   const Shape whole(type, dims);
   dims.erase(dims.begin() + found.dimension);
   const Shape slice(type, dims);
-  Instruction* initial = builder.Full(slice, convert(type, window->operand(1)));
+  Instruction* initial = builder.Full(slice, builder.ConvertTo(type, window->operand(1)));
   auto scan = std::make_unique<Instruction>(Opcode::kScan, Shape::Tuple({whole, slice}));
   scan->set_dimensions({found.dimension});
   scan->mutable_attributes().num_carries = 1;
@@ -99,7 +96,7 @@ Instruction* MakeScan(Instruction* window, const Cumulative& found) {
   scan->mutable_called() = {ScanBody(*window->parent()->parent(), slice, found.opcode)};
   scan->mutable_metadata() = window->metadata();
   Instruction* made = window->parent()->Add(std::move(scan), {x, initial});
-  return convert(window->shape().type(), builder.GetTupleElement(made, 0));
+  return builder.ConvertTo(window->shape().type(), builder.GetTupleElement(made, 0));
 }
 
 }  // namespace

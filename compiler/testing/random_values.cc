@@ -168,8 +168,7 @@ Sample RandomValues::FreshArray(Builder& builder, ElementType type, const Dims& 
   Instruction* x = dims.empty() ? builder.Scalar(ElementType::kS32, Below(7))
                                 : builder.Iota(Shape(ElementType::kS32, dims), Below(std::ssize(dims)));
   x = builder.Binary(Opcode::kRemainder, x, Splat(builder, x, 2 + Below(5)));
-  if (type != ElementType::kS32) x = builder.Convert(type, x);
-  return {x, 8, 0, 0};
+  return {builder.ConvertTo(type, x), 8, 0, 0};
 }
 
 Sample RandomValues::ConvertTo(Builder& builder, Sample x, ElementType type) {

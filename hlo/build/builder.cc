@@ -111,6 +111,10 @@ Instruction* Builder::Convert(ElementType type, Instruction* x) {
   return Add(Make(Opcode::kConvert, OfType(type)), {x});
 }
 
+Instruction* Builder::ConvertTo(ElementType type, Instruction* x) {
+  return x->shape().type() == type ? x : Convert(type, x);
+}
+
 Instruction* Builder::Broadcast(Instruction* x, Dims sizes, Dims dimensions) {
   auto instruction = Make(Opcode::kBroadcast, Shape(x->shape().type(), std::move(sizes)));
   instruction->set_dimensions(std::move(dimensions));

@@ -50,6 +50,7 @@ class Builder {
   Instruction* Compare(Comparison comparison, Instruction* x, Instruction* y);
   Instruction* Select(Instruction* condition, Instruction* yes, Instruction* no);
   Instruction* Convert(ElementType type, Instruction* x);
+  Instruction* ConvertTo(ElementType type, Instruction* x);  // Returns x if it already has the type.
   // Dimension i of x becomes dimension dimensions[i] of the result.
   Instruction* Broadcast(Instruction* x, Dims sizes, Dims dimensions);
   Instruction* Reshape(Instruction* x, Dims sizes);

@@ -77,6 +77,13 @@ TEST(BuilderTest, EveryMethodMakesAValidInstruction) {
   EXPECT_THAT(all, ::testing::HasSubstr("f32[4,12], f32[2,6], f32[2,12], f32[8,3], f32[4,6]"));
 }
 
+TEST(BuilderTest, ConvertToKeepsAValueOfTheType) {
+  Program p;
+  Instruction* const x = p.builder.Parameter(0, kMatrix, "x");
+  EXPECT_EQ(p.builder.ConvertTo(ElementType::kF32, x), x);
+  EXPECT_EQ(p.builder.ConvertTo(ElementType::kS8, x)->opcode(), Opcode::kConvert);
+}
+
 TEST(BuilderTest, ScalarsOfEveryType) {
   Program p;
   const auto bytes = [&](ElementType type, double value) {

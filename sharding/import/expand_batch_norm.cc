@@ -56,10 +56,7 @@ class Expander {
   }
 
  private:
-  Instruction* Operand(int64_t i) { return Converted(op_.operand(i), type_); }
-  Instruction* Converted(Instruction* x, ElementType type) {
-    return x->shape().type() == type ? x : builder_.Convert(type, x);
-  }
+  Instruction* Operand(int64_t i) { return builder_.ConvertTo(type_, op_.operand(i)); }
   // Broadcasts an array of one value per feature to the shape of x.
   Instruction* PerElement(Instruction* x) { return builder_.Broadcast(x, dims_, {op_.attributes().feature_index}); }
   Instruction* Sum(Instruction* x) { return builder_.Reduce(x, builder_.Scalar(type_, 0), reduced_, add_); }
@@ -77,7 +74,7 @@ class Expander {
   }
   Instruction* Results(std::vector<Instruction*> results) {
     for (size_t i = 0; i < results.size(); ++i) {
-      results[i] = Converted(results[i], op_.shape().tuple()[i].type());
+      results[i] = builder_.ConvertTo(op_.shape().tuple()[i].type(), results[i]);
     }
     return builder_.Tuple(results);
   }

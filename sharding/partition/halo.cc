@@ -212,10 +212,6 @@ Instruction* HaloFetcher::WriteAll() {
   return PadDim(builder_, buffer, dim_, {-room, -room}, Zero());
 }
 
-Instruction* Converted(hlo::Builder& builder, Instruction* x, ElementType type) {
-  return x->shape().type() == type ? x : builder.Convert(type, x);
-}
-
 }  // namespace
 
 Instruction* ByPosition(LocalBuilder& local, const AxisList& axes, const Dims& values, ElementType type) {
@@ -233,7 +229,7 @@ Instruction* ByPosition(LocalBuilder& local, const AxisList& axes, const Dims& v
             : builder.Constant(tensor::Array::FromValues<int32_t>(type, dims, {values.begin(), values.end()}));
     return builder.Reshape(builder.DynamicSlice(table, {position}, {1}), {});
   }
-  position = Converted(builder, position, type);
+  position = builder.ConvertTo(type, position);
   if (step != 1) position = builder.Binary(Opcode::kMultiply, position, builder.Scalar(type, step));
   return values[0] == 0 ? position : builder.Binary(Opcode::kAdd, position, builder.Scalar(type, values[0]));
 }

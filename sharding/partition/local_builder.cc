@@ -49,8 +49,7 @@ Instruction* LocalBuilder::IsFirst(const AxisList& axes) {
 
 Instruction* LocalBuilder::ShardStart(const AxisList& axes, int64_t shard_size) {
   const ElementType type = IndexType(shard_size * ShardCount(axes));
-  Instruction* position = Position(axes);
-  if (type != ElementType::kS32) position = builder_.Convert(type, position);
+  Instruction* position = builder_.ConvertTo(type, Position(axes));
   return builder_.Binary(Opcode::kMultiply, position, builder_.Scalar(type, shard_size));
 }
 

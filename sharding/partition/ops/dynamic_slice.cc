@@ -28,7 +28,7 @@ Instruction* ClampedStart(LocalBuilder& local, Instruction* start, int64_t size,
   const ElementType own = start->shape().type();
   start = builder.Binary(Opcode::kMaximum, start, builder.Scalar(own, 0));
   start = builder.Binary(Opcode::kMinimum, start, builder.Scalar(own, size - extent));
-  return own == type ? start : builder.Convert(type, start);
+  return builder.ConvertTo(type, start);
 }
 
 }  // namespace
@@ -60,8 +60,8 @@ absl::Status EmitDynamicSlice(LocalBuilder& local, LocalOp& op) {
     for (int64_t d : split) {
       const int64_t extent = shape.dims()[d];
       room[d] = {extent, extent, 0};
-      Instruction* begin = local.ShardStart(x.sharding.dims[d].axes, x.local->shape().dims()[d]);
-      if (begin->shape().type() != type) begin = builder.Convert(type, begin);
+      Instruction* begin =
+          builder.ConvertTo(type, local.ShardStart(x.sharding.dims[d].axes, x.local->shape().dims()[d]));
       operands[1 + d] = builder.Binary(Opcode::kSubtract, operands[1 + d], begin);
       operands[1 + d] = builder.Binary(Opcode::kAdd, operands[1 + d], builder.Scalar(type, extent));
     }
@@ -152,8 +152,7 @@ absl::Status EmitDynamicUpdateSlice(LocalBuilder& local, LocalOp& op) {
     operands[2 + d] = ClampedStart(local, operands[2 + d], size, extent, type);
     if (axes.empty() || extent == size) continue;
     const int64_t shard = ShardSize(size, ShardCount(axes));
-    Instruction* begin = local.ShardStart(axes, shard);
-    if (begin->shape().type() != type) begin = local.builder().Convert(type, begin);
+    Instruction* begin = local.builder().ConvertTo(type, local.ShardStart(axes, shard));
     windows.push_back({d, shard, extent, local.builder().Binary(Opcode::kSubtract, operands[2 + d], begin)});
   }
   if (windows.empty()) return EmitSame(local, op);

@@ -60,10 +60,6 @@ ElementType WideEnough(const LocalArray& operand, const IndexComponents& compone
   return tensor::ByteWidth(type) < tensor::ByteWidth(needed) ? needed : type;
 }
 
-Instruction* Converted(LocalBuilder& local, Instruction* x, ElementType type) {
-  return x->shape().type() == type ? x : local.builder().Convert(type, x);
-}
-
 // One scalar of type `type` per component: the global index of the shard's first element along the component's
 // dimension if `is_split` accepts that dimension, otherwise 0.
 template <typename IsSplit>
@@ -73,7 +69,7 @@ std::vector<Instruction*> ShardStarts(LocalBuilder& local, const LocalArray& ope
   for (int64_t d : components.dims) {
     const AxisList& axes = operand.sharding.dims[d].axes;
     starts.push_back(!axes.empty() && is_split(d)
-                         ? Converted(local, local.ShardStart(axes, operand.local->shape().dims()[d]), type)
+                         ? local.builder().ConvertTo(type, local.ShardStart(axes, operand.local->shape().dims()[d]))
                          : local.builder().Scalar(type, 0));
   }
   return starts;
@@ -109,7 +105,7 @@ ShardIndices IndicesInShard(LocalBuilder& local, const LocalOp& op, const IndexC
   // Indices are clamped in a type that can hold the indices and the bounds. The clamped indices fit into a signed type.
   const ElementType clamped = WideEnough(operand, components, given);
   const ElementType type = WideEnough(operand, components, ElementType::kS32);
-  Instruction* indices = Converted(local, op.operands[1].local, clamped);
+  Instruction* indices = local.builder().ConvertTo(clamped, op.operands[1].local);
   const Dims dims = indices->shape().dims();
   const auto is_split = [&](int64_t d) { return Contains(reduced, d); };
   std::vector<Instruction*> zeros, lasts, sizes;
@@ -121,7 +117,7 @@ ShardIndices IndicesInShard(LocalBuilder& local, const LocalOp& op, const IndexC
   }
   indices = builder.Binary(Opcode::kMaximum, indices, PerComponent(local, components, dims, zeros));
   indices = builder.Binary(Opcode::kMinimum, indices, PerComponent(local, components, dims, lasts));
-  indices = Converted(local, indices, type);
+  indices = local.builder().ConvertTo(type, indices);
   const std::vector<Instruction*> starts = ShardStarts(local, operand, components, type, is_split);
   indices = builder.Binary(Opcode::kSubtract, indices, PerComponent(local, components, dims, starts));
   Instruction* inside = builder.Binary(
@@ -226,7 +222,7 @@ absl::Status EmitScatter(LocalBuilder& local, LocalOp& op) {
     // An index outside of the shard is also outside after the subtraction, even if it wraps around. The scatter ignores
     // it.
     const ElementType type = WideEnough(operand, components, indices->shape().type());
-    indices = Converted(local, indices, type);
+    indices = local.builder().ConvertTo(type, indices);
     const std::vector<Instruction*> starts = ShardStarts(local, operand, components, type, is_split);
     indices = local.builder().Binary(Opcode::kSubtract, indices,
                                      PerComponent(local, components, indices->shape().dims(), starts));

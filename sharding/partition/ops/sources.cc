@@ -21,8 +21,7 @@ absl::Status EmitIota(LocalBuilder& local, LocalOp& op) {
   Instruction* start = local.ShardStart(axes, dims[d]);
   const hlo::Shape shape(start->shape().type(), dims);
   Instruction* index = builder.Binary(hlo::Opcode::kAdd, builder.Iota(shape, d), builder.Full(shape, start));
-  const bool same = result.global.type == shape.type();
-  op.results[0].local = same ? index : builder.Convert(result.global.type, index);
+  op.results[0].local = builder.ConvertTo(result.global.type, index);
   return absl::OkStatus();
 }
 
