@@ -18,22 +18,6 @@
 namespace xlad::compiler {
 namespace {
 
-// The permutation of ndim dimensions that moves `from` to the front and keeps the order of the others.
-Dims ToFront(int64_t ndim, int64_t from) {
-  Dims permutation = {from};
-  for (int64_t d = 0; d < ndim; ++d) {
-    if (d != from) permutation.push_back(d);
-  }
-  return permutation;
-}
-
-// The sizes with dimension d split into n x (size / n).
-Dims Split(Dims dims, int64_t d, int64_t n) {
-  dims[d] /= n;
-  dims.insert(dims.begin() + d, n);
-  return dims;
-}
-
 // Rewrites one collective among groups of `group_size` devices.
 class Rewriter {
  public:
@@ -80,19 +64,16 @@ class Rewriter {
   // device needs, and combines them locally.
   Instruction* ExchangeAndXor(Instruction* x) {
     const bool scatter = instruction_->opcode() == Opcode::kReduceScatter;
-    Dims part = x->shape().dims(), stacked = part;
     if (scatter) {  // One part for each device: [.., n*a, ..] -> [.., n, a, ..] -> [n, .., a, ..].
       const int64_t d = instruction_->dimensions()[0];
-      x = builder_.Reshape(x, Split(part, d, size_));
-      x = builder_.Transpose(x, ToFront(x->shape().ndim(), d));
-      part[d] /= size_;
-      stacked = part;
+      x = builder_.MoveToFront(builder_.SplitDimension(x, d, size_), d);
     } else {
-      stacked.insert(stacked.begin(), 1);
-      x = builder_.Reshape(x, stacked);
-      stacked.erase(stacked.begin());
+      Dims one = x->shape().dims();
+      one.insert(one.begin(), 1);
+      x = builder_.Reshape(x, one);
     }
-    stacked.insert(stacked.begin(), size_);
+    Dims stacked = x->shape().dims();
+    stacked[0] = size_;
     auto exchange = std::make_unique<Instruction>(scatter ? Opcode::kAllToAll : Opcode::kAllGather,
                                                   Shape(x->shape().type(), stacked));
     exchange->set_name(instruction_->name());
@@ -103,10 +84,7 @@ class Rewriter {
     Instruction* all = instruction_->parent()->Add(std::move(exchange), {x});
     Instruction* sum = nullptr;
     for (int64_t i = 0; i < size_; ++i) {
-      Dims start(stacked.size(), 0), limit = stacked;
-      start[0] = i;
-      limit[0] = i + 1;
-      Instruction* next = builder_.Reshape(builder_.Slice(all, start, limit), part);
+      Instruction* next = builder_.Element(all, i);
       sum = sum == nullptr ? next : builder_.Binary(Opcode::kXor, sum, next);
     }
     return sum;
@@ -145,14 +123,12 @@ class Rewriter {
       stacked.insert(stacked.begin(), size_);
       Instruction* gathered = Clone(builder_.Reshape(x, one), Shape(type, stacked));
       // [n, .., a, ..] -> [.., n, a, ..] -> [.., n*a, ..]
-      Instruction* moved = builder_.Transpose(gathered, tensor::Inverse(ToFront(gathered->shape().ndim(), d)));
+      Instruction* moved = builder_.MoveFromFront(gathered, d);
       Dims result = from;
       result[d] *= size_;
       return builder_.Reshape(moved, result);
     }
-    const Dims split = Split(from, d, size_);
-    const Dims front = ToFront(std::ssize(split), d);
-    Instruction* moved = builder_.Transpose(builder_.Reshape(x, split), front);
+    Instruction* moved = builder_.MoveToFront(builder_.SplitDimension(x, d, size_), d);
     if (instruction_->opcode() == Opcode::kReduceScatter) {
       Dims part = from;
       part[d] /= size_;
@@ -161,7 +137,7 @@ class Rewriter {
       return builder_.Reshape(Clone(moved, Shape(type, one)), part);
     }
     Instruction* exchanged = Clone(moved, moved->shape());
-    return builder_.Reshape(builder_.Transpose(exchanged, tensor::Inverse(front)), from);
+    return builder_.Reshape(builder_.MoveFromFront(exchanged, d), from);
   }
 
   // An all-to-all with one operand and one result for each device of the group.
@@ -178,13 +154,7 @@ class Rewriter {
     Instruction* all = builder_.Concatenate(rows, 0);
     Instruction* exchanged = Clone(all, all->shape());
     std::vector<Instruction*> parts;
-    for (int64_t i = 0; i < size_; ++i) {
-      Dims start(row.size(), 0), limit = row;
-      start[0] = i;
-      limit[0] = i + 1;
-      parts.push_back(
-          builder_.Reshape(builder_.Slice(exchanged, start, limit), instruction_->operand(0)->shape().dims()));
-    }
+    for (int64_t i = 0; i < size_; ++i) parts.push_back(builder_.Element(exchanged, i));
     return builder_.Tuple(parts);
   }
 

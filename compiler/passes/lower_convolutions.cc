@@ -111,13 +111,8 @@ class ConvolutionLowering {
     int64_t feature = Shifted(dims_.input_feature);
     hlo::DotDimensions dot;
     if (groups_ != 1) {
-      Dims split = patches->shape().dims(), kernel_split = kernel->shape().dims();
-      split[feature] /= groups_;
-      split.insert(split.begin() + feature, groups_);
-      patches = builder_.Reshape(patches, split);
-      kernel_split[2] /= groups_;
-      kernel_split.insert(kernel_split.begin() + 2, groups_);
-      kernel = builder_.Reshape(kernel, kernel_split);
+      patches = builder_.SplitDimension(patches, feature, groups_);
+      kernel = builder_.SplitDimension(kernel, 2, groups_);
       dot.lhs_batch = {feature++};
       dot.rhs_batch = {2};
     }

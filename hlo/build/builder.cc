@@ -52,6 +52,15 @@ tensor::Array ScalarArray(ElementType type, double value) {
   return array;
 }
 
+// The permutation of `ndim` dimensions that moves dimension d to the front.
+Dims ToFront(int64_t ndim, int64_t d) {
+  Dims permutation = {d};
+  for (int64_t other = 0; other < ndim; ++other) {
+    if (other != d) permutation.push_back(other);
+  }
+  return permutation;
+}
+
 }  // namespace
 
 Instruction* Builder::Add(std::unique_ptr<Instruction> instruction, absl::Span<Instruction* const> operands) {
@@ -129,6 +138,27 @@ Instruction* Builder::Transpose(Instruction* x, Dims permutation) {
   auto instruction = Make(Opcode::kTranspose);
   instruction->set_dimensions(std::move(permutation));
   return Add(std::move(instruction), {x});
+}
+
+Instruction* Builder::SplitDimension(Instruction* x, int64_t d, int64_t parts) {
+  Dims sizes = x->shape().dims();
+  sizes[d] /= parts;
+  sizes.insert(sizes.begin() + d, parts);
+  return Reshape(x, std::move(sizes));
+}
+
+Instruction* Builder::MoveToFront(Instruction* x, int64_t d) { return Transpose(x, ToFront(x->shape().ndim(), d)); }
+
+Instruction* Builder::MoveFromFront(Instruction* x, int64_t d) {
+  return Transpose(x, tensor::Inverse(ToFront(x->shape().ndim(), d)));
+}
+
+Instruction* Builder::Element(Instruction* x, int64_t i) {
+  const Dims& sizes = x->shape().dims();
+  Dims start(sizes.size(), 0), limit = sizes, rest(sizes.begin() + 1, sizes.end());
+  start[0] = i;
+  limit[0] = i + 1;
+  return Reshape(Slice(x, std::move(start), std::move(limit)), std::move(rest));
 }
 
 Instruction* Builder::Slice(Instruction* x, Dims start, Dims limit, Dims stride) {
@@ -254,14 +284,7 @@ Instruction* Builder::AllToAll(Instruction* x, int64_t split_dimension, int64_t 
   }
   // HLO's all-to-all splits and concatenates along the same dimension. For different dimensions, the parts become a new
   // first dimension, the all-to-all exchanges along it, and the received parts are merged into `concat_dimension`.
-  Dims dims = x->shape().dims();
-  dims[s] /= size;
-  dims.insert(dims.begin() + s, size);
-  Dims to_front = {s};
-  for (int64_t d = 0; d < std::ssize(dims); ++d) {
-    if (d != s) to_front.push_back(d);
-  }
-  Instruction* const parts = Transpose(Reshape(x, dims), to_front);
+  Instruction* const parts = MoveToFront(SplitDimension(x, s, size), s);
   auto instruction = MakeCollective(Opcode::kAllToAll, std::move(groups), channel_id);
   instruction->set_dimensions({0});
   Instruction* const arrived = Add(std::move(instruction), {parts});

@@ -55,6 +55,12 @@ class Builder {
   Instruction* Broadcast(Instruction* x, Dims sizes, Dims dimensions);
   Instruction* Reshape(Instruction* x, Dims sizes);
   Instruction* Transpose(Instruction* x, Dims permutation);
+  // Dimension d of size n becomes two dimensions, of sizes `parts` and n / parts. `parts` must divide n.
+  Instruction* SplitDimension(Instruction* x, int64_t d, int64_t parts);
+  // Dimension d becomes the first one. The others keep their order.
+  Instruction* MoveToFront(Instruction* x, int64_t d);
+  Instruction* MoveFromFront(Instruction* x, int64_t d);  // The inverse: the first dimension becomes dimension d.
+  Instruction* Element(Instruction* x, int64_t i);        // Element i of the first dimension, without this dimension.
   Instruction* Slice(Instruction* x, Dims start, Dims limit, Dims stride = {});
   Instruction* DynamicSlice(Instruction* x, absl::Span<Instruction* const> starts, Dims sizes);
   Instruction* DynamicUpdateSlice(Instruction* x, Instruction* update, absl::Span<Instruction* const> starts);

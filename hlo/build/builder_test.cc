@@ -84,6 +84,21 @@ TEST(BuilderTest, ConvertToKeepsAValueOfTheType) {
   EXPECT_EQ(p.builder.ConvertTo(ElementType::kS8, x)->opcode(), Opcode::kConvert);
 }
 
+TEST(BuilderTest, DimensionsAreSplitAndMoved) {
+  Program p;
+  Instruction* const x = p.builder.Parameter(0, Shape(ElementType::kF32, {2, 3, 8}), "x");
+  Instruction* const split = p.builder.SplitDimension(x, 2, 4);
+  EXPECT_THAT(split->shape().dims(), ElementsAre(2, 3, 4, 2));
+  Instruction* const front = p.builder.MoveToFront(split, 2);
+  EXPECT_THAT(front->shape().dims(), ElementsAre(4, 2, 3, 2));
+  EXPECT_THAT(front->dimensions(), ElementsAre(2, 0, 1, 3));
+  EXPECT_THAT(p.builder.MoveFromFront(front, 2)->dimensions(), ElementsAre(1, 2, 0, 3));
+  Instruction* const element = p.builder.Element(front, 3);
+  EXPECT_THAT(element->shape().dims(), ElementsAre(2, 3, 2));
+  EXPECT_EQ(element->operand(0)->attributes().slice[0], (SliceDimension{3, 4, 1}));
+  EXPECT_TRUE(p.VerifyWithRoot(element).ok());
+}
+
 TEST(BuilderTest, ScalarsOfEveryType) {
   Program p;
   const auto bytes = [&](ElementType type, double value) {

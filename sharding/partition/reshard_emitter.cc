@@ -48,14 +48,7 @@ Instruction* ToBits(hlo::Builder& builder, Instruction* x) {
 Instruction* FromBits(hlo::Builder& builder, Instruction* bits, ElementType type) {
   if (!tensor::IsComplex(type)) return BitcastConvert(builder, bits, type);
   Instruction* parts = BitcastConvert(builder, bits, tensor::RealPartOf(type));
-  const Dims& dims = parts->shape().dims();
-  const auto part = [&](int64_t index) {
-    Dims start(dims.size(), 0), limit = dims;
-    start[0] = index;
-    limit[0] = index + 1;
-    return builder.Reshape(builder.Slice(parts, start, limit), Dims(dims.begin() + 1, dims.end()));
-  };
-  return builder.Binary(Opcode::kComplex, part(0), part(1));
+  return builder.Binary(Opcode::kComplex, builder.Element(parts, 0), builder.Element(parts, 1));
 }
 
 // Matches the devices that hold a block before a permute one to one with the devices that need it afterwards. A device
@@ -236,10 +229,8 @@ ReshardEmitter::EmittedStep ReshardEmitter::EmitAllGather(const LocalArray& arra
 ReshardEmitter::EmittedStep ReshardEmitter::EmitAllToAll(const LocalArray& array, const ReshardStep& step) {
   Instruction* x = PadForSplit(array, step);
   const int64_t split = step.dim, concat = step.from_dim, n = ShardCount(step.axes);
-  Dims parted = x->shape().dims();
-  parted[split] /= n;
-  parted.insert(parted.begin() + split, n);
-  x = builder_.Reshape(x, parted);
+  x = builder_.SplitDimension(x, split, n);
+  const Dims parted = x->shape().dims();
   Instruction* collective = builder_.AllToAll(x, split, split, ReplicaGroupsOver(local_.mesh(), step.axes),
                                               ChannelOf(local_.context().recorder().NewId()));
   Dims permutation;
