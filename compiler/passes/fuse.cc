@@ -39,7 +39,7 @@ class FusedComputation {
       }
       if (!ready) continue;
       pending.pop_back();
-      copies_[at] = inside ? CopyMember(*at) : Parameter(at);
+      copies_[at] = inside ? CopyMember(*at) : AddFusedParameter(at, fused_, &operands_);
     }
     return copies_.at(start);
   }
@@ -51,13 +51,6 @@ class FusedComputation {
     std::vector<Instruction*> operands;
     for (const Instruction* operand : member.operands()) operands.push_back(copies_.at(operand));
     return CloneWithOperands(member, operands, fused_);
-  }
-  Instruction* Parameter(Instruction* outside) {
-    auto parameter = std::make_unique<Instruction>(Opcode::kParameter, outside->shape());
-    parameter->set_number(std::ssize(operands_));
-    parameter->set_name("param");
-    operands_.push_back(outside);
-    return fused_->Add(std::move(parameter));
   }
 
   const FusionGroup& group_;
@@ -73,21 +66,13 @@ Instruction* AddFusion(const FusionGroup& group, Computation* computation) {
   fused->set_is_fusion(true);
   FusedComputation members(group, fused);
   std::vector<Instruction*> roots;
-  std::vector<Shape> shapes;
   bool reduces = false;
   for (Instruction* root : group.roots) {
     roots.push_back(members.Copy(root));
-    shapes.push_back(root->shape());
     reduces = reduces || root->opcode() == Opcode::kReduce;
   }
-  const bool single = roots.size() == 1;
-  fused->set_root(single ? roots[0] : hlo::Builder(fused).Tuple(roots));
-  auto fusion = std::make_unique<Instruction>(Opcode::kFusion, single ? shapes[0] : Shape::Tuple(shapes));
-  fusion->set_name("fusion");
-  fusion->mutable_attributes().fusion_kind = reduces ? "kInput" : "kLoop";
-  fusion->mutable_called() = {fused};
-  fusion->mutable_metadata() = group.roots[0]->metadata();
-  return computation->Add(std::move(fusion), members.operands());
+  return computation->Add(MakeFusion(fused, roots, "fusion", reduces ? "kInput" : "kLoop", *group.roots[0]),
+                          members.operands());
 }
 
 void FuseIn(Computation* computation) {

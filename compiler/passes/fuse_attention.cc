@@ -199,19 +199,9 @@ class Fuser {
     for (Instruction* at : region.inside) Copy(*at);
     for (Instruction* at : region.products) Copy(*at);
     std::vector<Instruction*> roots;
-    std::vector<Shape> shapes;
-    for (const Instruction* result : region.results) {
-      roots.push_back(copies_.at(result));
-      shapes.push_back(result->shape());
-    }
-    const bool single = roots.size() == 1;
-    fused_->set_root(single ? roots[0] : hlo::Builder(fused_).Tuple(roots));
-    auto fusion = std::make_unique<Instruction>(Opcode::kFusion, single ? shapes[0] : Shape::Tuple(shapes));
-    fusion->set_name("attention");
-    fusion->mutable_attributes().fusion_kind = "kCustom";
-    fusion->mutable_called() = {fused_};
-    fusion->mutable_metadata() = region.products[0]->metadata();
-    Instruction* made = computation_->Add(std::move(fusion), operands_);
+    for (const Instruction* result : region.results) roots.push_back(copies_.at(result));
+    Instruction* made =
+        computation_->Add(MakeFusion(fused_, roots, "attention", "kCustom", *region.products[0]), operands_);
     if (!DependsOnItself(region) && MakeAttentionOp(*made).has_value()) return made;
     computation_->Remove(made);
     return nullptr;
@@ -229,11 +219,7 @@ class Fuser {
     if (operand->opcode() == Opcode::kConstant && operand->shape().is_scalar()) {
       return copy = CloneWithOperands(*operand, {}, fused_);
     }
-    auto parameter = std::make_unique<Instruction>(Opcode::kParameter, operand->shape());
-    parameter->set_number(std::ssize(operands_));
-    parameter->set_name("param");
-    operands_.push_back(operand);
-    return copy = fused_->Add(std::move(parameter));
+    return copy = AddFusedParameter(operand, fused_, &operands_);
   }
 
   // Whether an operand of the fusion is computed from a result of the region.

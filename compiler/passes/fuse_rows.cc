@@ -128,16 +128,8 @@ class BodyMerger {
       if (elsewhere) Keep(made[i], std::move(uses));
     }
     if (std::ssize(results_) > kMaxFusionResults) return nullptr;
-    const bool single = results_.size() == 1;
-    std::vector<Shape> shapes;
-    for (const Instruction* result : results_) shapes.push_back(result->shape());
-    fused_->set_root(single ? results_[0] : hlo::Builder(fused_).Tuple(results_));
+    std::unique_ptr<Instruction> fusion = MakeFusion(fused_, results_, "fusion", "kInput", *consumer_);
     fused_->RemoveDead();
-    auto fusion = std::make_unique<Instruction>(Opcode::kFusion, single ? shapes[0] : Shape::Tuple(shapes));
-    fusion->set_name("fusion");
-    fusion->mutable_attributes().fusion_kind = "kInput";
-    fusion->mutable_called() = {fused_};
-    fusion->mutable_metadata() = consumer_->metadata();
     Instruction* merged = computation_->Add(std::move(fusion), operands_);
     if (!RowFormOf(*merged, rows, columns).has_value()) {
       Remove(merged);
@@ -185,11 +177,7 @@ class BodyMerger {
     }
     const auto found = std::find(operands_.begin(), operands_.end(), outside);
     if (found != operands_.end()) return fused_->parameter(found - operands_.begin());
-    auto parameter = std::make_unique<Instruction>(Opcode::kParameter, outside->shape());
-    parameter->set_number(std::ssize(operands_));
-    parameter->set_name("param");
-    operands_.push_back(outside);
-    return fused_->Add(std::move(parameter));
+    return AddFusedParameter(outside, fused_, &operands_);
   }
 
   void Replace(Instruction* merged) {
