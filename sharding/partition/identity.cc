@@ -70,6 +70,11 @@ bool HasIdentity(Opcode reduction, ElementType type) {
   }
 }
 
+std::optional<Opcode> ReducerWithIdentity(const hlo::Computation& reducer, ElementType type) {
+  const std::optional<Opcode> opcode = hlo::ReducerOpcode(reducer);
+  return opcode.has_value() && HasIdentity(*opcode, type) ? opcode : std::nullopt;
+}
+
 Instruction* IdentityOf(hlo::Builder& builder, Opcode reduction, ElementType type) {
   if (!HasIdentity(reduction, type)) return nullptr;
   switch (reduction) {

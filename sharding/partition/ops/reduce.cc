@@ -16,8 +16,7 @@ using hlo::Opcode;
 // The opcode by which a collective can combine the partial results, or nullopt if there is none.
 std::optional<Opcode> CollectiveReduction(const Instruction& reduce) {
   if (reduce.operand_count() != 2) return std::nullopt;
-  const std::optional<Opcode> reducer = hlo::ReducerOpcode(*reduce.called()[0]);
-  return reducer && HasIdentity(*reducer, reduce.operand(0)->shape().type()) ? reducer : std::nullopt;
+  return ReducerWithIdentity(*reduce.called()[0], reduce.operand(0)->shape().type());
 }
 
 // Whether all reduced dimensions that are major to `dim` have one element.

@@ -16,10 +16,9 @@ using hlo::Instruction;
 
 // The reducer's opcode if it has an identity, otherwise nullopt. Windows may reach into padding only if there is an
 // identity.
-std::optional<hlo::Opcode> ReducerWithIdentity(const Instruction& instruction) {
+std::optional<hlo::Opcode> WindowReduction(const Instruction& instruction) {
   if (!instruction.shape().is_array()) return std::nullopt;
-  const std::optional<hlo::Opcode> reducer = hlo::ReducerOpcode(*instruction.called()[0]);
-  return reducer && HasIdentity(*reducer, instruction.operand(0)->shape().type()) ? reducer : std::nullopt;
+  return ReducerWithIdentity(*instruction.called()[0], instruction.operand(0)->shape().type());
 }
 
 // Whether the op is a cumulative reduction along dimension d, that is, every window contains either all elements up to
@@ -30,7 +29,7 @@ bool IsCumulative(const Instruction& instruction, size_t d) {
   const bool plain = window.stride == 1 && window.base_dilation == 1 && window.window_dilation == 1;
   const bool all = window.size == size && window.padding_low + window.padding_high == size - 1 &&
                    (window.padding_low == 0 || window.padding_high == 0);
-  return plain && all && size > 1 && ReducerWithIdentity(instruction).has_value();
+  return plain && all && size > 1 && WindowReduction(instruction).has_value();
 }
 
 struct WindowedDim {
@@ -71,7 +70,7 @@ std::vector<SplitDim> CumulativeDims(const LocalOp& op) {
 Instruction* CombineWithTotals(LocalBuilder& local, const LocalOp& op, const SplitDim& along, Instruction* x) {
   hlo::Builder& builder = local.builder();
   const size_t d = along.dim;
-  const hlo::Opcode reducer = *ReducerWithIdentity(*op.source);
+  const hlo::Opcode reducer = *WindowReduction(*op.source);
   const bool forward = (*op.source->attributes().window)[d].padding_high == 0;
   Dims begin(x->shape().dims().size(), 0), end = x->shape().dims(), kept;
   begin[d] = forward ? end[d] - 1 : 0;
@@ -111,7 +110,7 @@ bool IsDense(const hlo::WindowDimension& window) {
 std::vector<bool> SplitReduceWindow(const Instruction& instruction, const OpRule& rule) {
   std::vector<bool> result = SplitThrough(instruction, rule);
   const Dims& dims = instruction.operand(0)->shape().dims();
-  const bool known = ReducerWithIdentity(instruction).has_value();
+  const bool known = WindowReduction(instruction).has_value();
   const bool empty =
       instruction.operand(0)->shape().elements() == 0 || LeafShapes(instruction.shape())[0].elements() == 0;
   for (size_t d = 0; d < dims.size(); ++d) {
@@ -134,7 +133,7 @@ Halos ReduceWindowHalos(const Instruction& instruction, const OpRule& rule, cons
 
 absl::Status EmitReduceWindow(LocalBuilder& local, LocalOp& op) {
   hlo::Window window = *op.source->attributes().window;
-  const std::optional<hlo::Opcode> reducer = ReducerWithIdentity(*op.source);
+  const std::optional<hlo::Opcode> reducer = WindowReduction(*op.source);
   std::vector<LocalArray> arrays = op.operands;
   for (const WindowedDim& split : WindowedDims(*op.source, *op.rule, *op.assignment)) {
     const hlo::WindowDimension source = window[split.dim];  // FetchWindow changes the window to that of a shard.

@@ -114,8 +114,7 @@ hlo::Computation* SelectInside(LocalBuilder& local, const hlo::Computation& sele
 
 std::vector<bool> SplitSelectAndScatter(const Instruction& instruction, const OpRule& rule) {
   std::vector<bool> result = SplitThrough(instruction, rule);
-  const std::optional<hlo::Opcode> scatter = hlo::ReducerOpcode(*instruction.called()[1]);
-  const bool sums = scatter && HasIdentity(*scatter, instruction.shape().type());
+  const bool sums = ReducerWithIdentity(*instruction.called()[1], instruction.shape().type()).has_value();
   for (size_t d = 0; d < rule.results[0].size(); ++d) {
     const hlo::WindowDimension& window = (*instruction.attributes().window)[d];
     const bool inside = window.padding_low == 0 && window.padding_high == 0;
