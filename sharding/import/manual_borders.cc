@@ -93,9 +93,8 @@ class BorderSplitter {
 
   hlo::Instruction* AddPart(hlo::Instruction* operand, const hlo::Shape& shape, TensorSharding sharding) {
     for (const AxisRef& axis : manual_) {
-      const bool used = std::any_of(sharding.dims.begin(), sharding.dims.end(),
-                                    [&](const DimensionSharding& dim) { return OverlapsAny(axis, dim.axes); });
-      if (!used && !OverlapsAny(axis, sharding.replicated)) sharding.replicated.push_back(axis);
+      const bool used = SplitsDims(sharding, axis) || OverlapsAny(axis, sharding.replicated);
+      if (!used) sharding.replicated.push_back(axis);
     }
     const std::string text =
         absl::StrCat("#sdy.sharding_per_value<[<@", module_.mesh.name(), ", ", ToString(module_.mesh, sharding), ">]>");

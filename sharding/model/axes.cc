@@ -12,6 +12,11 @@ bool OverlapsAny(const AxisRef& a, const AxisList& list) {
   return std::any_of(list.begin(), list.end(), [&](const AxisRef& b) { return Overlap(a, b); });
 }
 
+bool SplitsDims(const TensorSharding& sharding, const AxisRef& axis) {
+  return std::any_of(sharding.dims.begin(), sharding.dims.end(),
+                     [&](const DimensionSharding& dim) { return OverlapsAny(axis, dim.axes); });
+}
+
 bool AppendAxis(const AxisRef& axis, AxisList* list) {
   const bool continues =
       !list->empty() && list->back().axis == axis.axis && list->back().pre * list->back().size == axis.pre;

@@ -12,6 +12,8 @@ namespace xlad::sharding {
 // Whether two axis parts share a part of an axis: "x":(1)4 and "x":(2)4 do, "x":(1)2 and "x":(2)4 do not.
 bool Overlap(const AxisRef& a, const AxisRef& b);
 bool OverlapsAny(const AxisRef& a, const AxisList& list);
+// Whether a dimension of the tensor is split along a part of `axis`.
+bool SplitsDims(const TensorSharding& sharding, const AxisRef& axis);
 
 // Appends `axis` to `list`. If it continues the last entry, the two are joined: "x":(1)2 followed by "x":(2)2 becomes
 // "x":(1)4. Returns whether they were joined.

@@ -98,6 +98,15 @@ TEST(Mesh, GroupsCoverEveryDeviceOnceInOrderOfPosition) {
 }
 
 // The replica groups expand to the groups of the mesh. They have the iota form unless the cuts of an axis do not nest.
+TEST(Axes, ATensorIsSplitAlongAnAxisOrAPartOfIt) {
+  TensorSharding sharding = TensorSharding::Replicated(2);
+  sharding.dims[1].axes = {{0, 1, 2}};  // "x":(1)2
+  sharding.replicated = {{1, 1, 4}};
+  EXPECT_TRUE(SplitsDims(sharding, {0, 1, 4}));
+  EXPECT_FALSE(SplitsDims(sharding, {0, 2, 2}));
+  EXPECT_FALSE(SplitsDims(sharding, {1, 1, 4}));
+}
+
 TEST(Axes, ReplicaGroupsEqualTheMeshsGroups) {
   const Mesh mesh("mesh", {{"a", 2}, {"b", 6}, {"c", 4}});
   const AxisList lists[] = {{},

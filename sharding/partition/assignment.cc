@@ -194,6 +194,11 @@ TensorSharding Project(const Assignment& assignment, const TensorFactors& factor
   return result;
 }
 
+bool SplitsFactors(const Assignment& assignment, const AxisRef& axis) {
+  return std::any_of(assignment.begin(), assignment.end(),
+                     [&](const FactorAxes& factor) { return OverlapsAny(axis, factor.axes); });
+}
+
 AxisList ReducedAxes(const OpRule& rule, const Assignment& assignment) {
   AxisList axes;
   for (size_t f = 0; f < assignment.size(); ++f) {

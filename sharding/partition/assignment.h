@@ -26,6 +26,9 @@ struct OpTensor {
 // The sharding that a tensor has under an assignment.
 TensorSharding Project(const Assignment& assignment, const TensorFactors& factors);
 
+// Whether a factor is split along a part of `axis`.
+bool SplitsFactors(const Assignment& assignment, const AxisRef& axis);
+
 // The axes that split reduction factors, in mesh order. Along these axes a result is partial.
 AxisList ReducedAxes(const OpRule& rule, const Assignment& assignment);
 

@@ -239,8 +239,7 @@ void ComputationPartitioner::WarnOfReplication(const LocalOp& op, const LocalVal
         return !allowed[f] && rule.factors[f].size > 1;
       });
       const auto is_used = [&](const AxisRef& axis) {  // The op may have moved the axis to another dimension.
-        return std::any_of(op.assignment->begin(), op.assignment->end(),
-                           [&](const FactorAxes& factor) { return OverlapsAny(axis, factor.axes); });
+        return SplitsFactors(*op.assignment, axis);
       };
       if (!blocked || std::all_of(axes.begin(), axes.end(), is_used)) continue;
       context_.Warn(instruction, absl::StrCat("gathered over ", ToString(context_.mesh(), axes), ": ",

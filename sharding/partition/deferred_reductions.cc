@@ -37,11 +37,6 @@ struct ArrayNode {
   bool needed_reduced = false;         // Whether any other op uses the array.
 };
 
-bool DimsUse(const TensorSharding& sharding, const AxisRef& axis) {
-  return std::any_of(sharding.dims.begin(), sharding.dims.end(),
-                     [&](const DimensionSharding& dim) { return OverlapsAny(axis, dim.axes); });
-}
-
 bool MakesPartial(const ArrayNode& array, const AxisRef& axis) {
   return std::find(array.partial.begin(), array.partial.end(), axis) != array.partial.end();
 }
@@ -203,7 +198,7 @@ std::vector<bool> DataFlowGraph::Reached(const AxisRef& axis) const {
     worklist.pop_back();
     if (reached[a]) continue;
     reached[a] = true;
-    if (DimsUse(array(a).sharding, axis)) continue;
+    if (SplitsDims(array(a).sharding, axis)) continue;
     worklist.insert(worklist.end(), array(a).linear_users.begin(), array(a).linear_users.end());
   }
   return reached;
@@ -216,7 +211,7 @@ bool DataFlowGraph::AcceptsPartial(const Instruction& instruction, const AxisRef
     // reduced.
     if (instruction.opcode() == Opcode::kConcatenate && operand->opcode() == Opcode::kSlice) return false;
     if (!operand->shape().is_array() || !IsLinearIn(instruction, i) || IsZero(*operand)) continue;
-    if (DimsUse(array(First(operand)).sharding, axis)) return false;
+    if (SplitsDims(array(First(operand)).sharding, axis)) return false;
   }
   return true;
 }
@@ -267,7 +262,7 @@ class DataFlowGraph::Cut {
     const ArrayNode& from = graph_.arrays_[a];
     const int in = vertex_[a], out = in + 1;
     if (MakesPartial(from, axis_)) edges_.push_back({kSource, in, FlowNetwork::kUncuttable});
-    const bool split = DimsUse(from.sharding, axis_);
+    const bool split = SplitsDims(from.sharding, axis_);
     edges_.push_back({in, out, graph_.ReductionCost(from, axis_, split)});
     if (split) {  // Users get their shard of the sum.
       edges_.push_back({out, kSink, FlowNetwork::kUncuttable});
@@ -276,7 +271,7 @@ class DataFlowGraph::Cut {
     bool needed_reduced = from.needed_reduced || !from.sharding.unreduced.empty();
     std::vector<DimensionAxes> scattered;
     const auto add_reduced_use = [&](const ArrayNode& user) {
-      if (hlo::IsElementwise(user.instruction->opcode()) && DimsUse(user.sharding, axis_)) {
+      if (hlo::IsElementwise(user.instruction->opcode()) && SplitsDims(user.sharding, axis_)) {
         scattered.push_back(DimensionAxesOf(user.sharding));
       } else {
         needed_reduced = true;

@@ -30,16 +30,6 @@ double LocalWork(const OpRule& rule, const Assignment& assignment) {
   return work;
 }
 
-bool SplitsDims(const TensorSharding& sharding, const AxisRef& axis) {
-  return std::any_of(sharding.dims.begin(), sharding.dims.end(),
-                     [&](const DimensionSharding& dim) { return OverlapsAny(axis, dim.axes); });
-}
-
-bool SplitsFactors(const Assignment& assignment, const AxisRef& axis) {
-  return std::any_of(assignment.begin(), assignment.end(),
-                     [&](const FactorAxes& factor) { return OverlapsAny(axis, factor.axes); });
-}
-
 // The axes that split exactly one operand and do not split the required result. Such an operand is typically a weight
 // that is sharded to save memory (FSDP), while the activations are replicated along the axis. The op has two choices.
 // It can compute with the shards, and its result is then partial or must be gathered. Or it can gather the weight

@@ -21,9 +21,7 @@ int MajorFactor(const OpRule& rule, const DimensionFactors& factors) {
 
 // Whether the assignment uses none of the axes.
 bool AreUnused(const Assignment& assignment, const AxisList& axes) {
-  return std::none_of(assignment.begin(), assignment.end(), [&](const FactorAxes& factor) {
-    return std::any_of(axes.begin(), axes.end(), [&](const AxisRef& axis) { return OverlapsAny(axis, factor.axes); });
-  });
+  return std::none_of(axes.begin(), axes.end(), [&](const AxisRef& axis) { return SplitsFactors(assignment, axis); });
 }
 
 }  // namespace
