@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "hlo/analysis/leaves.h"
 #include "hlo/build/builder.h"
+#include "hlo/threefry.h"
 
 namespace xlad::hlo {
 namespace {
@@ -109,6 +110,13 @@ TEST(ShapeTest, PartsOfATuple) {
   EXPECT_EQ(PartAt(tuple, {1, 0}), &tuple.tuple()[1].tuple()[0]);
   EXPECT_EQ(PartAt(element, {}), &element);
   for (const Dims& index : std::vector<Dims>{{2}, {-1}, {0, 0}, {1, 2}}) EXPECT_EQ(PartAt(tuple, index), nullptr);
+}
+
+TEST(ThreefryTest, PairsAlongTheFirstEvenOrTheLongestDimension) {
+  EXPECT_EQ(ThreefryPairDimension({}), 0);
+  EXPECT_EQ(ThreefryPairDimension({3, 4, 8}), 1);
+  EXPECT_EQ(ThreefryPairDimension({3, 7, 0}), 2);
+  EXPECT_EQ(ThreefryPairDimension({3, 7, 7, 5}), 1);
 }
 
 TEST(LiteralTest, Shapes) {

@@ -3,12 +3,12 @@
 //
 // The state is a key (64 bits) and a counter (64 or 128 bits). Each element is a function of the key, the counter
 // and its index in the array.
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
 
 #include "hlo/eval/operation.h"
+#include "hlo/threefry.h"
 
 namespace xlad::hlo::eval {
 namespace {
@@ -54,17 +54,10 @@ struct Bits {
   std::vector<uint64_t> state;
 };
 
-// Each counter determines two 32-bit numbers, for two neighboring elements along the first dimension of even size. If
-// all sizes are odd, they are neighbors along the longest dimension, padded by one element.
+// Each counter determines two 32-bit numbers, for two neighboring elements (ThreefryPairDimension).
 Bits Threefry32(const std::vector<uint64_t>& state, const Dims& dims) {
   Bits bits{{}, state};
-  int64_t split = 0;
-  const auto even = std::find_if(dims.begin(), dims.end(), [](int64_t size) { return size % 2 == 0; });
-  if (even != dims.end()) {
-    split = even - dims.begin();
-  } else if (!dims.empty()) {
-    split = std::max_element(dims.begin(), dims.end()) - dims.begin();
-  }
+  const int64_t split = ThreefryPairDimension(dims);
   Dims half = dims;
   if (!half.empty()) half[split] = (half[split] + 1) / 2;
   for (const Dims& index : tensor::MultiIndices(dims)) {

@@ -4,10 +4,10 @@
 // The state is a key and a counter. Each element is a function of the state and of its index in the global array.
 #include <llvm/IR/Intrinsics.h>
 
-#include <algorithm>
 #include <functional>
 
 #include "compiler/codegen/llvm/kernel.h"
+#include "hlo/threefry.h"
 
 namespace xlad::compiler {
 namespace {
@@ -82,15 +82,7 @@ class Generator {
   // Returns the number of counters used.
   int64_t Threefry32() {
     const Dims& dims = bits_.shape.dims;
-    // The two numbers of a counter are adjacent along the first dimension of even size. If all sizes are odd, they are
-    // adjacent along the longest dimension.
-    size_t split = 0;
-    const auto even = std::find_if(dims.begin(), dims.end(), [](int64_t size) { return size % 2 == 0; });
-    if (even != dims.end()) {
-      split = static_cast<size_t>(even - dims.begin());
-    } else if (!dims.empty()) {
-      split = static_cast<size_t>(std::max_element(dims.begin(), dims.end()) - dims.begin());
-    }
+    const auto split = static_cast<size_t>(hlo::ThreefryPairDimension(dims));
     Dims half = dims;
     if (!half.empty()) half[split] = (half[split] + 1) / 2;
     ForPositions(ir_, kernel_.range(), dims, [&](const Index& place) {

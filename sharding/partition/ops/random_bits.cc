@@ -6,9 +6,8 @@
 //
 // has shards u32[2,6]. Two rows share a counter for each column, so device p generates its bits from the counter
 // s[1] + 6 p. The new state is that of the whole array: s[1] + 24.
-#include <algorithm>
-
 #include "base/rounding.h"
+#include "hlo/threefry.h"
 #include "sharding/partition/ops/families.h"
 #include "tensor/indices.h"
 
@@ -19,13 +18,6 @@ using hlo::Instruction;
 using hlo::Opcode;
 using tensor::ElementType;
 
-// The dimension along which Threefry pairs numbers of at most 32 bits: each counter generates two numbers. It is the
-// first dimension of even size, or the longest dimension if no size is even.
-int64_t PairedDimension(const Dims& dims) {
-  const auto even = std::find_if(dims.begin(), dims.end(), [](int64_t size) { return size % 2 == 0; });
-  return (even != dims.end() ? even : std::max_element(dims.begin(), dims.end())) - dims.begin();
-}
-
 // The number of counters that generate an array of `dims`, which is a shard of complete rows of an array of `global`
 // dimensions. Nullopt if these counters are not consecutive in the global array.
 std::optional<int64_t> Counters(const Instruction& op, ElementType type, const Dims& dims, const Dims& global) {
@@ -34,9 +26,9 @@ std::optional<int64_t> Counters(const Instruction& op, ElementType type, const D
   const bool wide = tensor::BitWidth(type) == 64;
   if (op.attributes().rng_algorithm == "rng_three_fry") {
     if (wide) return elements;
-    const int64_t paired = PairedDimension(global);
+    const int64_t paired = hlo::ThreefryPairDimension(global);
     const bool cut = dims[0] != global[0];
-    if (PairedDimension(dims) != paired || (cut && paired == 0 && dims[0] % 2 != 0)) return std::nullopt;
+    if (hlo::ThreefryPairDimension(dims) != paired || (cut && paired == 0 && dims[0] % 2 != 0)) return std::nullopt;
     return elements / dims[paired] * CeilDiv(dims[paired], 2);
   }
   const int64_t per_counter = wide ? 2 : 4;
