@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_split.h"
 #include "hlo/analysis/trip_count.h"
 #include "sharding/cost/cost.h"
@@ -54,9 +53,7 @@ int64_t GroupSize(const hlo::ReplicaGroups& groups, int64_t devices) {
 
 class Explainer {
  public:
-  explicit Explainer(const PartitionedProgram& program) : program_(program) {
-    for (const CollectiveInfo& info : program.collectives) infos_[ChannelOf(info.collective_id)] = &info;
-  }
+  explicit Explainer(const PartitionedProgram& program) : program_(program), infos_(ByChannel(program)) {}
 
   Explanation Run() {
     for (const Variant& variant : program_.variants) {
@@ -123,7 +120,7 @@ class Explainer {
   }
 
   const PartitionedProgram& program_;
-  absl::flat_hash_map<int64_t, const CollectiveInfo*> infos_;
+  const CollectivesByChannel infos_;
   Explanation result_;
   double bytes_ = 0;
 };

@@ -99,6 +99,12 @@ absl::Status PartitionOverMesh(const ShardedModule& source, FamilyTable families
 
 }  // namespace
 
+CollectivesByChannel ByChannel(const PartitionedProgram& program) {
+  CollectivesByChannel infos;
+  for (const CollectiveInfo& info : program.collectives) infos[ChannelOf(info.collective_id)] = &info;
+  return infos;
+}
+
 absl::StatusOr<PartitionedProgram> Partition(const ShardedModule& module, FamilyTable families,
                                              SourceMap* source_map) {
   PartitionedProgram program;

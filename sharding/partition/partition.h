@@ -44,6 +44,10 @@ struct PartitionedProgram {
   std::vector<std::string> warnings;  // "sort.3: gathered over tp: ..."
 };
 
+// The collectives of a program, by the channel_id of their instructions. The pointers refer to `program`.
+using CollectivesByChannel = absl::flat_hash_map<int64_t, const CollectiveInfo*>;
+CollectivesByChannel ByChannel(const PartitionedProgram& program);
+
 // Maps instructions of the source program to those of the partitioned program that compute their values. Its pointers
 // are valid while both modules exist.
 struct SourceMap {

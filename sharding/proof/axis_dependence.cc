@@ -29,9 +29,8 @@ using Dependences = absl::flat_hash_map<const Instruction*, Dependence>;
 
 class Analysis {
  public:
-  explicit Analysis(const PartitionedProgram& program) : program_(program), mesh_(program.mesh) {
-    for (const CollectiveInfo& info : program.collectives) infos_[ChannelOf(info.collective_id)] = &info;
-  }
+  explicit Analysis(const PartitionedProgram& program)
+      : program_(program), mesh_(program.mesh), infos_(ByChannel(program)) {}
 
   bool Run(const hlo::Module& module) {
     if (!CutAxes()) return false;
@@ -256,7 +255,7 @@ class Analysis {
 
   const PartitionedProgram& program_;
   const Mesh& mesh_;
-  absl::flat_hash_map<int64_t, const CollectiveInfo*> infos_;
+  const CollectivesByChannel infos_;
   AxisList parts_;  // All parts of all axes of the mesh, in mesh order.
   FixedPoints<std::vector<PartSet>> fixed_points_;
   bool proven_ = true;

@@ -54,9 +54,7 @@ bool IsZeroArray(const Instruction& x) { return IsNeutralStart(*hlo::RepeatedVal
 
 class PartialFlow {
  public:
-  PartialFlow(const PartitionedProgram& program) : program_(program) {
-    for (const CollectiveInfo& info : program.collectives) infos_[ChannelOf(info.collective_id)] = &info;
-  }
+  explicit PartialFlow(const PartitionedProgram& program) : program_(program), infos_(ByChannel(program)) {}
 
   // The leaves of the root if the parameters have the given leaves.
   absl::StatusOr<Leaves> Run(const hlo::Computation& computation, const std::vector<Leaves>& parameters) {
@@ -265,7 +263,7 @@ class PartialFlow {
   absl::StatusOr<AxisList> ParseAxes(const Instruction& instruction, absl::string_view text) const;
 
   const PartitionedProgram& program_;
-  absl::flat_hash_map<int64_t, const CollectiveInfo*> infos_;
+  const CollectivesByChannel infos_;
   absl::flat_hash_map<const Instruction*, Leaves> values_;
 };
 

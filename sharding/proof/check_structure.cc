@@ -72,8 +72,7 @@ absl::Status CheckPairs(const Instruction& instruction, int64_t devices) {
 }  // namespace
 
 absl::Status CheckCollectives(const PartitionedProgram& program, const hlo::Module& module) {
-  absl::flat_hash_map<int64_t, const CollectiveInfo*> infos;
-  for (const CollectiveInfo& info : program.collectives) infos[ChannelOf(info.collective_id)] = &info;
+  const CollectivesByChannel infos = ByChannel(program);
   absl::flat_hash_set<int64_t> channels;
   const int64_t devices = program.mesh.devices();
   for (const auto& computation : module.computations()) {
