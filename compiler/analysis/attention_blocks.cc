@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/rounding.h"
+#include "compiler/analysis/attention_op.h"
 #include "compiler/analysis/hlo_names.h"
 
 namespace xlad::compiler {
@@ -244,30 +245,13 @@ class MaskAnalysis {
     return Tail::kZero;
   }
 
-  // Whether the value has one element for each column.
-  bool IsWide(const AttentionOp::Value& value) const {
-    switch (value.opcode()) {
-      case AttentionOp::PRODUCT:
-        return true;
-      case AttentionOp::READ:
-        return op_.operands(value.operands(0)).strides(static_cast<int>(column_)) != 0;
-      case AttentionOp::INDEX:
-        return value.dimension() == static_cast<int>(column_);
-      case AttentionOp::ROW_MAX:
-      case AttentionOp::ROW_SUM:
-        return false;
-      default:
-        return std::any_of(value.inputs().begin(), value.inputs().end(), [&](int input) { return wide_[input]; });
-    }
-  }
-
   // Returns whether there are masks and all reductions and products can skip the masked columns. The operands of sums
   // and products must be zero in these columns. The operands of row maxima must have the same value in all masked
   // columns of a row.
   bool FindTails() {
     for (AttentionOp::Value& value : *op_.mutable_values()) {
       linear_.push_back(LinearOf(value));
-      const bool wide = IsWide(value), constant = value.opcode() == AttentionOp::CONSTANT;
+      const bool wide = IsWide(op_, value, wide_), constant = value.opcode() == AttentionOp::CONSTANT;
       const bool reduction = value.opcode() == AttentionOp::ROW_MAX || value.opcode() == AttentionOp::ROW_SUM;
       tails_.push_back(wide || constant || reduction ? TailOf(&value) : Tail::kUniform);
       wide_.push_back(wide);

@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/string_view.h"
 #include "base/rounding.h"
+#include "compiler/analysis/attention_op.h"
 
 namespace xlad::compiler {
 namespace {
@@ -91,7 +92,6 @@ class FusedCounter {
   bool IsBf16(int operand) const {
     return op_.operands(operand).shape().element_type() == static_cast<int>(ElementType::kBF16);
   }
-  bool HasColumns(int operand) const { return op_.operands(operand).strides(op_.batch_size() + op_.rows_size()) != 0; }
   // Whether the library op uses rows of the operand without copying them.
   bool IsDirect(int operand) const {
     const AttentionOp::Operand& array = op_.operands(operand);
@@ -99,25 +99,8 @@ class FusedCounter {
            array.strides(op_.batch_size() + op_.rows_size() + 1) == 1;
   }
 
-  // Whether the value has one element for each column.
-  bool IsWide(const AttentionOp::Value& value) const {
-    switch (value.opcode()) {
-      case AttentionOp::PRODUCT:
-        return true;
-      case AttentionOp::READ:
-        return HasColumns(value.operands(0));
-      case AttentionOp::INDEX:
-        return value.dimension() == op_.batch_size() + op_.rows_size();
-      case AttentionOp::ROW_MAX:
-      case AttentionOp::ROW_SUM:
-        return false;
-      default:
-        return std::any_of(value.inputs().begin(), value.inputs().end(), [&](int input) { return wide_[input]; });
-    }
-  }
-
   void CountValue(const AttentionOp::Value& value) {
-    wide_.push_back(IsWide(value));
+    wide_.push_back(IsWide(op_, value, wide_));
     const auto rows = static_cast<double>(rows_), columns = static_cast<double>(op_.columns());
     switch (value.opcode()) {
       case AttentionOp::PRODUCT: {

@@ -393,4 +393,21 @@ std::optional<AttentionOp> MakeAttentionOp(const Instruction& fusion) {
   return std::nullopt;
 }
 
+bool IsWide(const AttentionOp& op, const AttentionOp::Value& value, const std::vector<bool>& wide) {
+  const int column = op.batch_size() + op.rows_size();  // Its position in Operand.strides.
+  switch (value.opcode()) {
+    case AttentionOp::PRODUCT:
+      return true;
+    case AttentionOp::READ:
+      return op.operands(value.operands(0)).strides(column) != 0;
+    case AttentionOp::INDEX:
+      return value.dimension() == column;
+    case AttentionOp::ROW_MAX:
+    case AttentionOp::ROW_SUM:
+      return false;
+    default:
+      return std::any_of(value.inputs().begin(), value.inputs().end(), [&](int input) { return wide[input]; });
+  }
+}
+
 }  // namespace xlad::compiler

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "compiler/analysis/hlo_names.h"
 #include "compiler/analysis/score_space.h"
@@ -22,5 +23,8 @@ bool IsScoreOperation(const Instruction& instruction, const ScoreSpace& space);
 
 // Returns the descriptor, or nullopt if the fusion is not an attention.
 std::optional<AttentionOp> MakeAttentionOp(const Instruction& fusion);
+
+// Whether a value of `op` has one element for each column. `wide` has the results for the values before it.
+bool IsWide(const AttentionOp& op, const AttentionOp::Value& value, const std::vector<bool>& wide);
 
 }  // namespace xlad::compiler
