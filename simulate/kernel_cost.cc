@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "compiler/analysis/op_cost.h"
+#include "hlo/analysis/counts.h"
 #include "hlo/analysis/leaves.h"
 #include "simulate/systolic.h"
 
@@ -22,12 +23,6 @@ constexpr double kRandomOps = 50;
 
 double Bytes(const hlo::Shape& shape) { return static_cast<double>(shape.bytes()); }
 
-double Elements(const hlo::Shape& shape) {
-  double elements = 0;
-  for (const hlo::Shape* leaf : hlo::ArrayLeaves(shape)) elements += static_cast<double>(leaf->elements());
-  return elements;
-}
-
 // The number of vector operations of one instruction.
 double VectorOps(const Instruction& instruction) {
   const hlo::Shape& shape = instruction.shape();
@@ -35,11 +30,8 @@ double VectorOps(const Instruction& instruction) {
   switch (instruction.opcode()) {
     case Opcode::kReduce:
       return PaddedElements(instruction.operand(0)->shape()) * static_cast<double>(instruction.operand_count()) / 2;
-    case Opcode::kReduceWindow: {
-      double window = 1;
-      for (const hlo::WindowDimension& d : *instruction.attributes().window) window *= static_cast<double>(d.size);
-      return PaddedElements(shape) * window;
-    }
+    case Opcode::kReduceWindow:
+      return PaddedElements(shape) * hlo::WindowElements(instruction);
     case Opcode::kSort:
     case Opcode::kTopk: {
       // A bitonic sort of n elements has at most n log2(n)^2 / 2 compare-exchanges, of two operations for each operand.
@@ -54,16 +46,16 @@ double VectorOps(const Instruction& instruction) {
     case Opcode::kFft: {
       double length = 1;
       for (const int64_t size : instruction.attributes().fft_length) length *= static_cast<double>(size);
-      return 5 * Elements(shape) * log2_of(length);
+      return 5 * hlo::ElementsOfArrays(shape) * log2_of(length);
     }
     case Opcode::kCholesky:
     case Opcode::kTriangularSolve: {
       const hlo::Shape& matrix = instruction.operand(0)->shape();
-      return Elements(shape) * static_cast<double>(matrix.dim(matrix.ndim() - 1)) / 3;
+      return hlo::ElementsOfArrays(shape) * static_cast<double>(matrix.dim(matrix.ndim() - 1)) / 3;
     }
     case Opcode::kRngBitGenerator:
     case Opcode::kRng:
-      return kRandomOps * Elements(shape);
+      return kRandomOps * hlo::ElementsOfArrays(shape);
     case Opcode::kScatter:
     case Opcode::kSelectAndScatter:
       return 2 * PaddedElements(instruction.operand(instruction.operand_count() - 1)->shape());

@@ -7,6 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "base/rounding.h"
 #include "compiler/analysis/attention_op.h"
+#include "hlo/analysis/counts.h"
 
 namespace xlad::compiler {
 namespace {
@@ -200,14 +201,11 @@ class SeparateCounter {
   }
 
   void AddDot(const Instruction& dot) {
-    double depth = 1, elements = static_cast<double>(dot.shape().elements());
-    for (const int64_t d : dot.attributes().dot->lhs_contracting) {
-      depth *= static_cast<double>(dot.operand(0)->shape().dim(d));
-    }
     Count("call", 1, &terms_);
     Count("batch", batches_, &terms_);
     const bool is_bf16 = dot.operand(0)->shape().type() == ElementType::kBF16;
-    Count(is_bf16 ? "multiply_bf16" : "multiply", elements * depth, &terms_);
+    Count(is_bf16 ? "multiply_bf16" : "multiply",
+          static_cast<double>(dot.shape().elements()) * hlo::ContractedElements(dot), &terms_);
     for (const Shape* shape : {&dot.operand(0)->shape(), &dot.operand(1)->shape(), &dot.shape()}) {
       if (shape->type() == ElementType::kF16) Count("widened", static_cast<double>(shape->elements()), &terms_);
     }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "compiler/analysis/hlo_names.h"
+#include "hlo/analysis/counts.h"
 #include "hlo/analysis/leaves.h"
 
 namespace xlad::compiler {
@@ -11,13 +12,7 @@ namespace {
 
 bool IsNumber(ElementType type) { return tensor::IsFloating(type) || tensor::IsComplex(type); }
 
-double ElementsOf(const Shape& shape) {
-  double most = 0;
-  for (const tensor::Shape& leaf : hlo::LeafShapes(shape)) {
-    most = std::max(most, static_cast<double>(leaf.elements()));
-  }
-  return most;
-}
+double ElementsOf(const Shape& shape) { return static_cast<double>(hlo::ElementsOfLargestLeaf(shape)); }
 
 // Whether an instruction counts as one operation for each element.
 bool Computes(const Instruction& instruction) {
@@ -33,22 +28,6 @@ double OperationsOf(const Computation& computation) {
                                            [](const auto& instruction) { return Computes(*instruction); }));
 }
 
-double DotFlops(const Instruction& dot) {
-  double contracted = 1;
-  for (const int64_t d : dot.attributes().dot->lhs_contracting) {
-    contracted *= static_cast<double>(dot.operand(0)->shape().dim(d));
-  }
-  return 2 * ElementsOf(dot.shape()) * contracted;
-}
-
-// Each element of the result is a sum over the elements of the kernel that belong to one output feature.
-double ConvolutionFlops(const Instruction& convolution) {
-  const Shape& kernel = convolution.operand(1)->shape();
-  const int64_t feature = convolution.attributes().convolution->kernel_output_feature;
-  return 2 * ElementsOf(convolution.shape()) * ElementsOf(kernel) /
-         std::max<double>(1, static_cast<double>(kernel.dim(feature)));
-}
-
 }  // namespace
 
 double FlopsOf(const Instruction& instruction) {
@@ -59,9 +38,9 @@ double FlopsOf(const Instruction& instruction) {
       return sum;
     }
     case Opcode::kDot:
-      return DotFlops(instruction);
+      return hlo::DotFlops(instruction);
     case Opcode::kConvolution:
-      return ConvolutionFlops(instruction);
+      return hlo::ConvolutionFlops(instruction);
     case Opcode::kFft: {
       const double elements = ElementsOf(instruction.operand(0)->shape());
       double points = 1;
@@ -71,11 +50,9 @@ double FlopsOf(const Instruction& instruction) {
     case Opcode::kReduce:
     case Opcode::kScan:
       return ElementsOf(instruction.operand(0)->shape()) * OperationsOf(*instruction.called()[0]);
-    case Opcode::kReduceWindow: {
-      double window = 1;
-      for (const hlo::WindowDimension& d : *instruction.attributes().window) window *= static_cast<double>(d.size);
-      return ElementsOf(instruction.shape()) * window * OperationsOf(*instruction.called()[0]);
-    }
+    case Opcode::kReduceWindow:
+      return ElementsOf(instruction.shape()) * hlo::WindowElements(instruction) *
+             OperationsOf(*instruction.called()[0]);
     default:
       break;
   }

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "compiler/analysis/op_cost.h"
+#include "hlo/analysis/counts.h"
 #include "hlo/analysis/leaves.h"
 
 namespace xlad::compiler {
@@ -22,14 +23,8 @@ constexpr double kNsOfCheap = 0.03, kNsOfExpensive = 0.3, kNsOfByte = 0.04;
 // Nanoseconds for one element in code that is not vectorized.
 constexpr double kNsOfScalar = 2;
 
-int64_t ElementsOf(const hlo::Shape& shape) {
-  int64_t most = 0;
-  for (const tensor::Shape& leaf : hlo::LeafShapes(shape)) most = std::max(most, leaf.elements());
-  return most;
-}
-
 double NsOf(const Instruction& instruction) {
-  const double elements = static_cast<double>(ElementsOf(instruction.shape()));
+  const double elements = static_cast<double>(hlo::ElementsOfLargestLeaf(instruction.shape()));
   switch (instruction.opcode()) {
     case Opcode::kParameter:
     case Opcode::kTuple:
@@ -37,19 +32,11 @@ double NsOf(const Instruction& instruction) {
       return 0;
     case Opcode::kReduce:
       return kNsOfCheap * static_cast<double>(instruction.operand(0)->shape().elements());
-    case Opcode::kReduceWindow: {
-      double window = 1;
-      for (const hlo::WindowDimension& d : *instruction.attributes().window) window *= static_cast<double>(d.size);
-      return kNsOfScalar * elements * window;
-    }
+    case Opcode::kReduceWindow:
+      return kNsOfScalar * elements * hlo::WindowElements(instruction);
     case Opcode::kDot:
-    case Opcode::kRaggedDot: {
-      double contracted = 1;
-      for (const int64_t d : instruction.attributes().dot->lhs_contracting) {
-        contracted *= static_cast<double>(instruction.operand(0)->shape().dim(d));
-      }
-      return kNsOfScalar * elements * contracted;
-    }
+    case Opcode::kRaggedDot:
+      return kNsOfScalar * elements * hlo::ContractedElements(instruction);
     case Opcode::kConvolution:
       return kNsOfScalar * elements * static_cast<double>(instruction.operand(1)->shape().elements()) /
              std::max<double>(1, static_cast<double>(instruction.shape().dims().back()));
@@ -73,12 +60,12 @@ double NsOf(const Instruction& instruction) {
 // An estimate of the largest number of elements that a kernel reads of one operand. The operand may have more elements:
 // a gather or dynamic-slice reads only a small part of a large operand.
 double ElementsRead(const Instruction& root) {
-  double elements = static_cast<double>(ElementsOf(root.shape()));
+  double elements = static_cast<double>(hlo::ElementsOfLargestLeaf(root.shape()));
   // A strided reduce-window may read more elements than it produces.
   const auto count_reduced = [&](const Instruction& reduce) {
     if (reduce.opcode() != Opcode::kReduce && reduce.opcode() != Opcode::kReduceWindow) return;
     for (const Instruction* operand : reduce.operands()) {
-      elements = std::max(elements, static_cast<double>(ElementsOf(operand->shape())));
+      elements = std::max(elements, static_cast<double>(hlo::ElementsOfLargestLeaf(operand->shape())));
     }
   };
   count_reduced(root);

@@ -8,6 +8,7 @@
 #include "compiler/passes/passes.h"
 #include "compiler/passes/replace_instructions.h"
 #include "hlo/analysis/constants.h"
+#include "hlo/analysis/counts.h"
 #include "hlo/build/builder.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/side_effect.h"
@@ -45,10 +46,7 @@ bool IsFoldable(const Instruction& instruction) {
   }
   // The evaluator is slow, so operations that combine many operand elements for each result stay in the program.
   if (instruction.opcode() == Opcode::kDot) return instruction.operand(0)->shape().elements() <= 64;
-  if (instruction.opcode() != Opcode::kReduceWindow) return true;
-  int64_t window = 1;
-  for (const hlo::WindowDimension& d : *instruction.attributes().window) window *= d.size;
-  return window <= 64;
+  return instruction.opcode() != Opcode::kReduceWindow || hlo::WindowElements(instruction) <= 64;
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "hlo/analysis/leaves.h"
 
+#include <algorithm>
+
 namespace xlad::hlo {
 namespace {
 
@@ -60,6 +62,19 @@ std::vector<tensor::Shape> LeafShapes(const Shape& shape) {
   std::vector<tensor::Shape> shapes;
   for (const Shape* leaf : ArrayLeaves(shape)) shapes.push_back(leaf->array());
   return shapes;
+}
+
+int64_t ElementsOfLargestLeaf(const Shape& shape) {
+  int64_t most = 0;
+  for (const Shape* leaf : ArrayLeaves(shape)) most = std::max(most, leaf->elements());
+  return most;
+}
+
+double ElementsOfArrays(const Shape& shape) {
+  if (shape.is_array()) return static_cast<double>(shape.elements());
+  double sum = 0;
+  for (const Shape& element : shape.tuple()) sum += ElementsOfArrays(element);
+  return sum;
 }
 
 std::vector<const tensor::Array*> ArrayLeaves(const Literal& literal) {

@@ -34,6 +34,12 @@ int64_t FirstArrayLeaf(const Shape& tuple, int64_t index);
 // The array leaves as shapes without layout.
 std::vector<tensor::Shape> LeafShapes(const Shape& shape);
 
+// The number of elements of the array leaf with the most elements, or 0 if there is none.
+int64_t ElementsOfLargestLeaf(const Shape& shape);
+// The number of elements of all arrays in a shape, including those in buffers. It is a double, because the sum may
+// exceed 2^63.
+double ElementsOfArrays(const Shape& shape);
+
 // The arrays in a literal. The pointers refer to parts of `literal`.
 std::vector<const tensor::Array*> ArrayLeaves(const Literal& literal);
 

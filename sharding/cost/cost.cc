@@ -1,5 +1,6 @@
 #include "sharding/cost/cost.h"
 
+#include "hlo/analysis/counts.h"
 #include "hlo/analysis/trip_count.h"
 
 namespace xlad::sharding {
@@ -8,20 +9,9 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-double Elements(const hlo::Shape& shape) { return static_cast<double>(shape.elements()); }
-
 double FlopsOf(const Instruction& instruction) {
-  if (instruction.opcode() == Opcode::kDot) {
-    double contracted = 1;
-    for (const int64_t d : instruction.attributes().dot->lhs_contracting) {
-      contracted *= static_cast<double>(instruction.operand(0)->shape().dims()[d]);
-    }
-    return 2 * Elements(instruction.shape()) * contracted;
-  }
-  if (instruction.opcode() != Opcode::kConvolution) return 0;
-  const hlo::Shape& kernel = instruction.operand(1)->shape();
-  const size_t features = instruction.attributes().convolution->kernel_output_feature;
-  return 2 * Elements(instruction.shape()) * Elements(kernel) / static_cast<double>(kernel.dims()[features]);
+  if (instruction.opcode() == Opcode::kDot) return hlo::DotFlops(instruction);
+  return instruction.opcode() == Opcode::kConvolution ? hlo::ConvolutionFlops(instruction) : 0;
 }
 
 }  // namespace

@@ -32,10 +32,8 @@ double CommunicationBytes(hlo::Opcode collective, double bytes, int64_t group_si
 inline constexpr double kFlopsPerByte = 3072;
 
 // The floating-point operations of the dots and convolutions of a computation, including those in loops, calls and all
-// branches of conditionals. Operations in a loop count once per iteration (hlo::TripCountOrAssumed).
-//
-//   dot f32[M,K] x f32[K,N]                     2 M N K: a multiplication and an addition for each product
-//   convolution with kernel [H,W,I,O]           2 H W I for each element of the result
+// branches of conditionals (hlo/analysis/counts.h). Operations in a loop count once per iteration
+// (hlo::TripCountOrAssumed).
 double Flops(const hlo::Computation& computation);
 
 }  // namespace xlad::sharding
