@@ -9,6 +9,19 @@ namespace {
 
 using ValueSet = absl::flat_hash_set<int>;
 
+// Joins intervals, sorted by their first points, that overlap or are adjacent.
+Intervals JoinIntervals(const Intervals& sorted) {
+  Intervals joined;
+  for (const Interval& interval : sorted) {
+    if (!joined.empty() && joined.back().last + 1 >= interval.first) {
+      joined.back().last = std::max(joined.back().last, interval.last);
+    } else {
+      joined.push_back(interval);
+    }
+  }
+  return joined;
+}
+
 // --- Live sets, computed backwards.
 
 // Changes `live` from the set after `ops` to the set before them.
@@ -106,15 +119,7 @@ class IntervalBuilder {
     SetLive({});
     for (Intervals& intervals : result_.values) {
       std::reverse(intervals.begin(), intervals.end());
-      Intervals joined;
-      for (const Interval& interval : intervals) {
-        if (!joined.empty() && joined.back().last + 1 >= interval.first) {
-          joined.back().last = std::max(joined.back().last, interval.last);
-        } else {
-          joined.push_back(interval);
-        }
-      }
-      intervals = std::move(joined);
+      intervals = JoinIntervals(intervals);
     }
     return std::move(result_);
   }
@@ -214,15 +219,7 @@ Intervals Unite(const Intervals& a, const Intervals& b) {
   Intervals all = a;
   all.insert(all.end(), b.begin(), b.end());
   std::sort(all.begin(), all.end(), [](const Interval& x, const Interval& y) { return x.first < y.first; });
-  Intervals result;
-  for (const Interval& interval : all) {
-    if (!result.empty() && result.back().last + 1 >= interval.first) {
-      result.back().last = std::max(result.back().last, interval.last);
-    } else {
-      result.push_back(interval);
-    }
-  }
-  return result;
+  return JoinIntervals(all);
 }
 
 bool Contains(const Intervals& intervals, int64_t point) { return Overlap(intervals, {{point, point}}); }
