@@ -6,26 +6,6 @@
 namespace xlad::compiler {
 namespace {
 
-// Short names for f64 arithmetic.
-class Double {
- public:
-  explicit Double(Ir& ir) : b(ir.b) {}
-  IrBuilder& b;
-
-  llvm::Value* C(double value) const { return llvm::ConstantFP::get(b.getDoubleTy(), value); }
-  llvm::Value* Fma(llvm::Value* x, llvm::Value* y, llvm::Value* z) const {
-    return b.CreateIntrinsic(llvm::Intrinsic::fmuladd, {b.getDoubleTy()}, {x, y, z});
-  }
-  llvm::Value* Polynomial(llvm::Value* x, std::initializer_list<double> c) const {
-    auto next = std::rbegin(c);
-    llvm::Value* sum = C(*next++);
-    for (; next != std::rend(c); ++next) sum = Fma(sum, x, C(*next));
-    return sum;
-  }
-  llvm::Value* Bits(llvm::Value* x) const { return b.CreateBitCast(x, b.getInt64Ty()); }
-  llvm::Value* FromBits(llvm::Value* x) const { return b.CreateBitCast(x, b.getDoubleTy()); }
-};
-
 // log2 of a positive finite f64 that was converted from f32, and is therefore normal. The relative error is below
 // 2^-43.
 llvm::Value* Log2(const Double& d, llvm::Value* x) {
