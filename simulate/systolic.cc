@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/analysis/library_op.h"
+
 namespace xlad::simulate {
 namespace {
 
@@ -16,11 +18,7 @@ double PassesOf(const Instruction& instruction) {
   if (tensor::IsComplex(type)) bits /= 2;
   if (bits <= 16) return parts;
   if (bits > 32) return 6 * parts;
-  double passes = 1;
-  for (const std::string& precision : instruction.attributes().operand_precision) {
-    passes = std::max(passes, precision == "highest" ? 6.0 : precision == "high" ? 3.0 : 1.0);
-  }
-  return passes * parts;
+  return compiler::Bf16Passes(compiler::PrecisionOf(instruction)) * parts;
 }
 
 double SizeOf(const hlo::Shape& shape, const hlo::Dims& dimensions) {

@@ -50,17 +50,6 @@ bool IsLibraryConvolution(const Instruction& conv) {
   return fits && !(dilated && (strided || attributes.feature_group_count != 1));
 }
 
-// The highest precision of the operands.
-Precision PrecisionOf(const Instruction& instruction) {
-  Precision precision = PRECISION_DEFAULT;
-  for (const std::string& name : instruction.attributes().operand_precision) {
-    precision = std::max(precision, name == "highest" ? PRECISION_HIGHEST
-                                    : name == "high"  ? PRECISION_HIGH
-                                                      : PRECISION_DEFAULT);
-  }
-  return precision;
-}
-
 void SetConvolution(const Instruction& instruction, ConvolutionOp* conv) {
   tensor::ShapeToWire(instruction.operand(0)->shape().array(), conv->mutable_lhs());
   tensor::ShapeToWire(instruction.operand(1)->shape().array(), conv->mutable_rhs());
@@ -170,6 +159,18 @@ bool IsLibraryOp(const Instruction& instruction) {
   return IsLibraryType(instruction.operand(0)->shape().type(), instruction.operand(1)->shape().type(),
                        instruction.shape().type());
 }
+
+Precision PrecisionOf(const Instruction& instruction) {
+  Precision precision = PRECISION_DEFAULT;
+  for (const std::string& name : instruction.attributes().operand_precision) {
+    precision = std::max(precision, name == "highest" ? PRECISION_HIGHEST
+                                    : name == "high"  ? PRECISION_HIGH
+                                                      : PRECISION_DEFAULT);
+  }
+  return precision;
+}
+
+int Bf16Passes(Precision precision) { return precision == PRECISION_HIGHEST ? 6 : precision == PRECISION_HIGH ? 3 : 1; }
 
 LibraryOp MakeLibraryOp(const Instruction& instruction) {
   LibraryOp op;

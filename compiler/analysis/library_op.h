@@ -15,4 +15,9 @@ bool IsLibraryOp(const Instruction& instruction);
 // The descriptor of a library op: its shapes and attributes. IsLibraryOp must be true.
 LibraryOp MakeLibraryOp(const Instruction& instruction);
 
+// The highest of the precisions that the attributes of a dot or convolution give for its operands.
+Precision PrecisionOf(const Instruction& instruction);
+// The number of bf16 products that compute a product of f32 with this precision: 1, 3 or 6.
+int Bf16Passes(Precision precision);
+
 }  // namespace xlad::compiler

@@ -3,6 +3,7 @@
 
 #include "base/rounding.h"
 #include "base/status.h"
+#include "compiler/analysis/library_op.h"
 #include "compiler/codegen/tpu/element_code.h"
 #include "compiler/codegen/tpu/lowering.h"
 #include "machine/llo/scoreboard.h"
@@ -270,12 +271,7 @@ bool HasProductTypes(const Instruction& i) {
 }  // namespace
 
 int PassesOf(const Instruction& product) {
-  if (product.operand(0)->shape().type() != ElementType::kF32) return 1;
-  int passes = 1;
-  for (const std::string& precision : product.attributes().operand_precision) {
-    passes = std::max(passes, precision == "highest" ? 6 : precision == "high" ? 3 : 1);
-  }
-  return passes;
+  return product.operand(0)->shape().type() == ElementType::kF32 ? Bf16Passes(PrecisionOf(product)) : 1;
 }
 
 void LloLowering::EmitProduct(const MatrixProductOf& product) {
