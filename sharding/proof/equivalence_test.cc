@@ -28,7 +28,8 @@ TEST(CompareValues, AnInfinityAgreesOnlyWithItself) {
   for (const Exactness exactness : {Exactness::kBits, Exactness::kArithmetic, Exactness::kSums}) {
     for (const double infinity : {kInfinity, -kInfinity}) {
       EXPECT_TRUE(Agree(infinity, infinity, exactness));
-      for (const double other : {-infinity, 0.0, 1.0, std::copysign(std::numeric_limits<double>::max(), infinity), kNan}) {
+      const double largest = std::copysign(std::numeric_limits<double>::max(), infinity);
+      for (const double other : {-infinity, 0.0, 1.0, largest, kNan}) {
         EXPECT_FALSE(Agree(other, infinity, exactness)) << other << " for " << infinity;
         EXPECT_FALSE(Agree(infinity, other, exactness)) << infinity << " for " << other;
       }
