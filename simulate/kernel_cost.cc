@@ -56,8 +56,9 @@ double VectorOps(const Instruction& instruction) {
     case Opcode::kRngBitGenerator:
     case Opcode::kRng:
       return kRandomOps * hlo::ElementsOfArrays(shape);
-    case Opcode::kScatter:
     case Opcode::kSelectAndScatter:
+      return PaddedElements(instruction.operand(1)->shape()) * hlo::WindowElements(instruction);
+    case Opcode::kScatter:
       return 2 * PaddedElements(instruction.operand(instruction.operand_count() - 1)->shape());
     default:
       break;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/substitute.h"
 #include "hlo/read/read.h"
 #include "simulate/systolic.h"
 
@@ -120,6 +121,31 @@ ENTRY e {
   EXPECT_EQ(cost.bytes(), 3 * 4096 + 4);
   EXPECT_GT(cost.vpu_us, 0);
   EXPECT_EQ(cost.mxu_us, 0);
+}
+
+TEST_F(KernelCostTest, SelectAndScatterReadsTheWindowOfEachElementOfTheSource) {
+  const auto vpu_us = [&](int64_t side) {
+    return Cost(absl::Substitute(R"(HloModule m
+ge {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = pred[] compare(a, b), direction=GE
+}
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b)
+}
+ENTRY e {
+  x = f32[64,1024] parameter(0)
+  dy = f32[$0,1024] parameter(1)
+  zero = f32[] parameter(2)
+  ROOT s = f32[64,1024] select-and-scatter(x, dy, zero), window={size=$1x1 stride=$1x1}, select=ge, scatter=add
+})", 64 / side, side)).vpu_us;
+  };
+  EXPECT_GT(vpu_us(1), 0);
+  EXPECT_DOUBLE_EQ(vpu_us(8), vpu_us(1)) << "windows that do not overlap read each element once";
+  EXPECT_DOUBLE_EQ(vpu_us(2), vpu_us(1));
 }
 
 TEST_F(KernelCostTest, UpdatesInPlaceWriteTheUpdate) {

@@ -43,8 +43,10 @@ double NsOf(const Instruction& instruction) {
     case Opcode::kSort:
     case Opcode::kTopk:
       return 20 * kNsOfScalar * static_cast<double>(instruction.operand(0)->shape().elements());
+    case Opcode::kSelectAndScatter:  // Each element of the source selects one element of its window.
+      return kNsOfScalar * static_cast<double>(instruction.operand(1)->shape().elements()) *
+             hlo::WindowElements(instruction);
     case Opcode::kScatter:
-    case Opcode::kSelectAndScatter:
       return kNsOfScalar *
              static_cast<double>(instruction.operand(instruction.operand_count() - 1)->shape().elements());
     case Opcode::kRngBitGenerator:
