@@ -143,6 +143,24 @@ Schedule ScheduleBuilder::Finish(bool in_place) {
   return std::move(schedule_);
 }
 
+void ReduceUp(int parent, const std::vector<int>& children, Interval at, Region partial, ScheduleBuilder* builder) {
+  if (!children.empty()) {
+    std::vector<ReduceSource> sources(1);
+    sources[0].region = InputRegion(at);
+    for (const int child : children) sources.push_back({child, {}});
+    builder->Reduce(partial, std::move(sources));
+  }
+  if (parent >= 0) builder->Send(parent, children.empty() ? InputRegion(at) : partial);
+}
+
+void BroadcastDown(int parent, const std::vector<int>& children, Interval at, bool from_input,
+                   ScheduleBuilder* builder) {
+  if (parent >= 0) builder->Recv(parent, OutputRegion(at));
+  const bool is_source = from_input && parent < 0;
+  if (is_source) builder->Copy(OutputRegion(at), InputRegion(at));
+  for (const int child : children) builder->Send(child, is_source ? InputRegion(at) : OutputRegion(at));
+}
+
 std::vector<Unit> Units(const CollectivePlan& plan, Interval all) {
   std::vector<Unit> units;
   for (int chunk = 0; chunk < plan.chunks; ++chunk) {

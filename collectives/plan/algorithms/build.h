@@ -122,6 +122,16 @@ class ScheduleBuilder {
   int64_t time_ = 0;
 };
 
+// The part of a rank in a reduction up a tree of positions: reduces its input and the messages of its children, in
+// their order, to `partial`, and sends the result to its parent. The parent of the root is -1. A leaf sends its input
+// and does not use `partial`.
+void ReduceUp(int parent, const std::vector<int>& children, Interval at, Region partial, ScheduleBuilder* builder);
+// The part of a rank in a broadcast down a tree of positions: receives the elements from its parent in its output, and
+// sends them to its children in their order. The root (parent -1) sends its input if `from_input` is true, and copies
+// it to its output. Otherwise it sends its output.
+void BroadcastDown(int parent, const std::vector<int>& children, Interval at, bool from_input,
+                   ScheduleBuilder* builder);
+
 // The part of the data that one message carries: a chunk of a channel's part.
 struct Unit {
   int channel = 0;

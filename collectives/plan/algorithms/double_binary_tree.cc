@@ -67,23 +67,6 @@ Node NodeAt(const CollectiveSpec& spec, int tree, int position) {
   return node;
 }
 
-void Up(const Node& node, Interval at, Region partial, ScheduleBuilder* builder) {
-  if (!node.children.empty()) {
-    std::vector<ReduceSource> sources(1);
-    sources[0].region = InputRegion(at);
-    for (int child : node.children) sources.push_back({child, {}});
-    builder->Reduce(partial, sources);
-  }
-  if (node.parent >= 0) builder->Send(node.parent, node.children.empty() ? InputRegion(at) : partial);
-}
-
-void Down(const Node& node, Interval at, bool from_input, ScheduleBuilder* builder) {
-  if (node.parent >= 0) builder->Recv(node.parent, OutputRegion(at));
-  const bool is_source = from_input && node.parent < 0;
-  if (is_source) builder->Copy(OutputRegion(at), InputRegion(at));
-  for (int child : node.children) builder->Send(child, is_source ? InputRegion(at) : OutputRegion(at));
-}
-
 // Returns the part of the data in a chunk of a channel of the schedule ("lane"). Even lanes belong to tree 0, odd lanes
 // to tree 1.
 Interval LanePart(const CollectivePlan& plan, int64_t count, int lane, int chunk) {
@@ -102,11 +85,13 @@ Schedule BuildRank(const CollectivePlan& plan, const CollectiveSpec& spec, int r
     for (int lane = 0; up && lane < 2 * plan.channels && time < plan.chunks; ++lane) {
       builder.set_channel(lane);
       const Interval at = LanePart(plan, count, lane, time);
-      Up(nodes[lane % 2], at, has_output ? OutputRegion(at) : ScratchRegion(at), &builder);
+      const Node& node = nodes[lane % 2];
+      ReduceUp(node.parent, node.children, at, has_output ? OutputRegion(at) : ScratchRegion(at), &builder);
     }
     for (int lane = 0; down && lane < 2 * plan.channels && time >= lag; ++lane) {
       builder.set_channel(lane);
-      Down(nodes[lane % 2], LanePart(plan, count, lane, time - lag), !up, &builder);
+      const Node& node = nodes[lane % 2];
+      BroadcastDown(node.parent, node.children, LanePart(plan, count, lane, time - lag), !up, &builder);
     }
   }
   return builder.Finish(/*in_place=*/true);

@@ -40,25 +40,6 @@ int64_t DepthOf(int n, int64_t radix) {
   return depth;
 }
 
-void ReduceUp(const Node& node, Interval at, Region partial, ScheduleBuilder* builder) {
-  if (!node.children.empty()) {
-    std::vector<ReduceSource> sources(1);
-    sources[0].region = InputRegion(at);
-    for (const int child : node.children) sources.push_back({child, {}});
-    builder->Reduce(partial, sources);
-  }
-  if (node.parent >= 0) builder->Send(node.parent, node.children.empty() ? InputRegion(at) : partial);
-}
-
-void BroadcastDown(const Node& node, Interval at, bool from_input, ScheduleBuilder* builder) {
-  if (node.parent >= 0) builder->Recv(node.parent, OutputRegion(at));
-  const bool is_source = from_input && node.parent < 0;
-  if (is_source) builder->Copy(OutputRegion(at), InputRegion(at));
-  for (size_t i = node.children.size(); i-- > 0;) {
-    builder->Send(node.children[i], is_source ? InputRegion(at) : OutputRegion(at));
-  }
-}
-
 // Splits the positions [first, first + count) of a subtree into runs whose ranks are adjacent. The parts of a run are
 // adjacent too and are sent in one message.
 std::vector<Interval> RunsOf(int64_t first, int64_t count, const Positions& positions) {
@@ -165,12 +146,14 @@ Schedule BuildWith(const CollectivePlan& plan, const CollectiveSpec& spec, int r
   for (const Unit& unit : units) {
     if (spec.kind == Kind::kBroadcast) break;
     builder.set_channel(unit.channel);
-    ReduceUp(node, unit.at, has_output ? OutputRegion(unit.at) : ScratchRegion(unit.at), &builder);
+    ReduceUp(node.parent, node.children, unit.at, has_output ? OutputRegion(unit.at) : ScratchRegion(unit.at),
+             &builder);
   }
+  const std::vector<int> largest_first(node.children.rbegin(), node.children.rend());  // The largest subtree first.
   for (const Unit& unit : units) {
     if (spec.kind == Kind::kReduce) break;
     builder.set_channel(unit.channel);
-    BroadcastDown(node, unit.at, spec.kind == Kind::kBroadcast, &builder);
+    BroadcastDown(node.parent, largest_first, unit.at, spec.kind == Kind::kBroadcast, &builder);
   }
   return builder.Finish(/*in_place=*/true);
 }
