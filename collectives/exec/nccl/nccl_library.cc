@@ -4,10 +4,10 @@
 
 #include <cstdlib>
 #include <memory>
-#include <mutex>
-#include <vector>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/keep_forever.h"
 
 namespace xlad::collectives::nccl {
 namespace {
@@ -74,11 +74,7 @@ absl::StatusOr<const Library*> LoadNccl(const std::string& name) {
   library->name = name;
   XLAD_RETURN_IF_ERROR(CheckNcclVersion(handle, library.get()));
   XLAD_RETURN_IF_ERROR(FindNcclFunctions(handle, library.get()));
-  static std::mutex mutex;
-  static auto* const loaded_libraries = new std::vector<std::unique_ptr<Library>>;
-  const std::lock_guard<std::mutex> lock(mutex);
-  loaded_libraries->push_back(std::move(library));
-  return loaded_libraries->back().get();
+  return KeepForever(std::move(library));
 }
 
 absl::StatusOr<const Library*> TheNccl() {

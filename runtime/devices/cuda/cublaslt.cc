@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/keep_forever.h"
 
 namespace xlad::runtime::cuda {
 namespace {
@@ -75,11 +75,7 @@ absl::StatusOr<const CublasLt*> LoadCublasLt(const std::string& library) {
                                                LibraryVersionText(kOldestCublasLt),
                                                " or later; install a later version"));
   }
-  static std::mutex mutex;
-  static auto* const loaded = new std::vector<std::unique_ptr<CublasLt>>;
-  const std::lock_guard<std::mutex> lock(mutex);
-  loaded->push_back(std::move(found));
-  return loaded->back().get();
+  return KeepForever(std::move(found));
 }
 
 absl::StatusOr<const CublasLt*> TheCublasLt(const Driver& driver) {

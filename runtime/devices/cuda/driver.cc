@@ -4,12 +4,11 @@
 
 #include <cstdlib>
 #include <memory>
-#include <mutex>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "base/keep_forever.h"
 
 namespace xlad::runtime::cuda {
 namespace {
@@ -97,11 +96,7 @@ absl::StatusOr<const Driver*> LoadDriver(const std::string& library) {
   const Result counted = driver->cuDeviceGetCount(&driver->device_count);
   if (counted != kSuccess) return NoGpu(library, absl::StrCat(" (", driver->ErrorText(counted), ")"));
   if (driver->device_count < 1) return NoGpu(library, "");
-  static std::mutex mutex;
-  static auto* const loaded_drivers = new std::vector<std::unique_ptr<Driver>>;
-  const std::lock_guard<std::mutex> lock(mutex);
-  loaded_drivers->push_back(std::move(driver));
-  return loaded_drivers->back().get();
+  return KeepForever(std::move(driver));
 }
 
 absl::StatusOr<const Driver*> TheDriver() {
