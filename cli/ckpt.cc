@@ -12,6 +12,7 @@
 #include "cli/flag_checks.h"
 #include "cli/save_state.h"
 #include "client/coordinator_client.h"
+#include "proto/mesh.h"
 #include "storage/checkpoint_folder.h"
 
 namespace xlad::cli {

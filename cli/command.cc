@@ -12,7 +12,6 @@
 #include <iterator>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_join.h"
 #include "base/clock.h"
 #include "base/file_system.h"
 #include "cli/flag_checks.h"
@@ -164,12 +163,6 @@ void AddFormatFlag(CLI::App* app, std::string* format) {
   CLI::Option* option =
       app->add_option("--format", *format, "what is printed: table or json")->check(OneOf({"table", "json"}));
   app->add_flag_callback("--json", [format] { *format = "json"; }, "--format json")->excludes(option);
-}
-
-std::string MeshText(const google::protobuf::RepeatedPtrField<MeshAxis>& mesh) {
-  if (mesh.empty()) return "single";
-  return absl::StrJoin(
-      mesh, ",", [](std::string* out, const MeshAxis& axis) { absl::StrAppend(out, axis.name(), "=", axis.size()); });
 }
 
 }  // namespace xlad::cli

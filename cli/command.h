@@ -59,8 +59,6 @@ void AddEndpointFlags(CLI::App* app, Endpoint* endpoint, UseOwnJoinFile own = Us
 // Declares --format table|json, and --json.
 void AddFormatFlag(CLI::App* app, std::string* format);
 
-std::string MeshText(const google::protobuf::RepeatedPtrField<MeshAxis>& mesh);  // Example: "dp=4,tp=2", or "single".
-
 void AddUp(CLI::App& parent, Action* action);
 void AddCoordinator(CLI::App& parent, Action* action);
 void AddWorker(CLI::App& parent, Action* action);

@@ -13,6 +13,7 @@
 #include "cli/plot.h"
 #include "cli/save_state.h"
 #include "cli/timeline.h"
+#include "proto/mesh.h"
 
 namespace xlad::cli {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "proto/job.pb.h"
+#include "proto/mesh.h"
 
 namespace xlad::cli {
 

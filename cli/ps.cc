@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/job_json.h"
 #include "client/coordinator_client.h"
+#include "proto/mesh.h"
 
 namespace xlad::cli {
 namespace {

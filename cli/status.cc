@@ -6,6 +6,7 @@
 #include "cli/job_time.h"
 #include "cli/worker_json.h"
 #include "client/coordinator_client.h"
+#include "proto/mesh.h"
 #include "service/goodput.h"
 
 namespace xlad::cli {

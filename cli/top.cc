@@ -14,6 +14,7 @@
 #include "cli/worker_json.h"
 #include "client/coordinator_client.h"
 #include "proto/job_state.h"
+#include "proto/mesh.h"
 
 namespace xlad::cli {
 namespace {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/hash.h"
+#include "proto/mesh.h"
 #include "tensor/wire.h"
 
 namespace xlad::client {
@@ -19,13 +20,6 @@ using Json = nlohmann::ordered_json;
 
 absl::Status ManifestError(const std::string& path, const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": ", what));
-}
-
-std::string MeshText(const std::vector<MeshAxis>& axes) {
-  if (axes.empty()) return "single";
-  return absl::StrJoin(axes, ",", [](std::string* out, const MeshAxis& axis) {
-    absl::StrAppend(out, axis.name(), "=", axis.size());
-  });
 }
 
 std::set<std::string> Names(const std::vector<MeshAxis>& axes) {

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/log.h"
+#include "proto/mesh.h"
 #include "proto/protocol.h"
 #include "service/attempts/cut_link.h"
 #include "service/state/messages.h"

@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "proto/device_name.h"
+#include "proto/mesh.h"
 
 namespace xlad::service {
 namespace {

@@ -4,6 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "base/log.h"
 #include "proto/device_name.h"
+#include "proto/mesh.h"
 #include "service/jobs/job_machine.h"
 #include "service/placement/device_mix.h"
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "base/counted.h"
 #include "base/status.h"
+#include "proto/mesh.h"
 
 namespace xlad::service {
 namespace {
@@ -382,12 +383,6 @@ std::string CodeText(const Job& job) {
   }
   return job.is_quick ? "runs quickly compiled code until the optimized code is compiled"
                       : "runs quickly compiled code until the workers have loaded the optimized code";
-}
-
-std::string MeshText(const Mesh& mesh) {
-  return absl::StrJoin(mesh, ",", [](std::string* out, const MeshAxis& axis) {
-    absl::StrAppend(out, axis.name(), "=", axis.size());
-  });
 }
 
 }  // namespace xlad::service

@@ -158,7 +158,5 @@ inline bool HasPeer(const Job& job, const std::string& worker_id) {
 }
 // Says that the attempt runs quickly compiled code, and until when; empty if it does not.
 std::string CodeText(const Job& job);
-// The mesh as text: "dp=2,tp=4".
-std::string MeshText(const Mesh& mesh);
 
 }  // namespace xlad::service

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/hash.h"
+#include "proto/mesh.h"
 #include "service/testing/whole_message.h"
 #include "tests/simulation/storm_clients.h"
 #include "tests/simulation/storm_workers.h"
@@ -283,8 +284,8 @@ void Storm::PerformOne(const service::Action& action) {
       service::BuiltProgram built;
       built.quick = quick;
       built.compiler = "compiler";
-      built.executable_digest = absl::StrCat(quick ? kQuick : "", "executable of ", build.job.str(), " on ",
-                                             service::MeshText(build.mesh));
+      built.executable_digest =
+          absl::StrCat(quick ? kQuick : "", "executable of ", build.job.str(), " on ", MeshText(build.mesh));
       built.plan.target = build.targets[0];
       built.batch_axes = {"dp"};
       c.OnBuilt(build.job, build.mesh, built);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "proto/mesh.h"
 #include "service/attempts/ending.h"
 #include "tests/simulation/storm.h"
 
@@ -40,7 +41,7 @@ bool IsTooLarge(const service::CoordinatorCore& core, const ResizeJobRequest& re
     const bool is_gone = worker.state == service::WorkerState::kLost || worker.state == service::WorkerState::kMayExit;
     if (!is_gone && !worker.leaving && !context.jobs.drained().contains(id)) devices += worker.registration.devices();
   }
-  const bool changes = service::MeshText(request.mesh()) != service::MeshText(job->mesh);
+  const bool changes = MeshText(request.mesh()) != MeshText(job->mesh);
   return changes && wanted > service::DeviceCount(job->placed_mesh) && wanted > devices;
 }
 

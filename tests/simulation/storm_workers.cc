@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "proto/mesh.h"
 #include "proto/protocol.h"
 #include "tests/simulation/storm.h"
 #include "tests/simulation/storm_process.h"
@@ -255,9 +256,8 @@ StormWorkers::Task* StormWorkers::Find(Process* process, const TaskKey& key, int
 void StormWorkers::OnLaunch(Process* process, const LaunchTask& launch) {
   const TaskKey key{launch.job_id(), launch.attempt()};
   if (process->tasks.contains(key)) return;
-  if (!absl::EndsWith(launch.executable_digest(), " on " + service::MeshText(launch.spec().mesh()))) {
-    storm_->Violate(
-        absl::StrCat(launch.executable_digest(), " is launched on ", service::MeshText(launch.spec().mesh())));
+  if (!absl::EndsWith(launch.executable_digest(), " on " + MeshText(launch.spec().mesh()))) {
+    storm_->Violate(absl::StrCat(launch.executable_digest(), " is launched on ", MeshText(launch.spec().mesh())));
   }
   std::shared_ptr<Gang>& gang = gangs_[key];
   if (gang == nullptr) {
