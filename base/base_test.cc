@@ -152,6 +152,11 @@ TEST(Network, AddressesAreChecked) {
        {"0.0.0.0", "10.0.0.1", "127.evil.com", "127.0.0.1.evil.com", "127.", "::", "1.127.0.0"}) {
     EXPECT_FALSE(IsLoopback(elsewhere)) << elsewhere;
   }
+  for (const char* off : {"10.0.0.1:80", "[fd00::1]:80", "0.0.0.0:0", "host:80"})
+    EXPECT_TRUE(IsOffLoopback(off)) << off;
+  for (const char* here : {"127.0.0.1:80", "[::1]:80", "localhost:80", "10.0.0.1", "?"}) {
+    EXPECT_FALSE(IsOffLoopback(here)) << here;
+  }
 }
 
 TEST(Network, HostsHaveBracketsOnlyBeforeAPort) {

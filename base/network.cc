@@ -52,8 +52,7 @@ bool IsRemote(int fd) {
   socklen_t size = sizeof peer;
   if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return false;
   if (peer.ss_family != AF_INET && peer.ss_family != AF_INET6) return false;
-  const absl::StatusOr<HostPort> at = ParseHostPort(SocketAddressText(peer, size));
-  return at.ok() && !IsLoopback(at->host);
+  return IsOffLoopback(SocketAddressText(peer, size));
 }
 
 class TcpConnection final : public Connection {
@@ -287,6 +286,11 @@ bool IsLoopback(absl::string_view host) {
   if (inet_pton(AF_INET, text.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == kLoopbackNet;
   if (inet_pton(AF_INET6, text.c_str(), &v6) == 1) return IN6_IS_ADDR_LOOPBACK(&v6);
   return host == "localhost";
+}
+
+bool IsOffLoopback(absl::string_view address) {
+  const absl::StatusOr<HostPort> at = ParseHostPort(address);
+  return at.ok() && !IsLoopback(at->host);
 }
 
 }  // namespace xlad

@@ -1,7 +1,6 @@
 #include "worker/peer_acceptor.h"
 
 #include <fcntl.h>
-#include <netdb.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -16,6 +15,7 @@
 #include "base/log.h"
 #include "base/network.h"
 #include "base/peer_user.h"
+#include "base/socket_address.h"
 #include "collectives/exec/transports/frame.h"
 
 namespace xlad::worker {
@@ -29,68 +29,21 @@ constexpr size_t kSizeBytes = sizeof(uint32_t);
 // Returns the attempt that a hello names. The connections of a session's program have the job id "SESSION/PROGRAM".
 TaskKey KeyOf(const PeerHello& hello) { return {hello.job_id().substr(0, hello.job_id().find('/')), hello.attempt()}; }
 
-struct AddressText {
-  std::string host, address;
-};
-
-AddressText ToText(const sockaddr_storage& address, socklen_t size) {
-  char host[NI_MAXHOST];
-  char port[NI_MAXSERV];
-  if (getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof host, port, sizeof port,
-                  NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
-    return {"?", "?"};
-  }
-  const bool is_six = absl::string_view(host).find(':') != absl::string_view::npos;
-  return {host, is_six ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port)};
-}
-
-bool IsOnLoopback(const std::string& address) {
-  const absl::StatusOr<HostPort> at = ParseHostPort(address);
-  return at.ok() && IsLoopback(at->host);
-}
-
-absl::StatusOr<FileDescriptor> ListenOn(const HostPort& at) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int unknown = getaddrinfo(at.host.c_str(), absl::StrCat(at.port).c_str(), &hints, &found);
-  if (unknown != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot resolve host ", at.host, ": ", gai_strerror(unknown)));
-  }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
-  // A host may resolve to an address of a protocol that this machine does not have, such as ::1 for localhost.
-  int error = 0;
-  for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
-    FileDescriptor socket_fd(socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (socket_fd.is_open() && bind(socket_fd.get(), address->ai_addr, address->ai_addrlen) == 0 &&
-        listen(socket_fd.get(), SOMAXCONN) == 0) {
-      return socket_fd;
-    }
-    if (error == 0 || errno == EADDRINUSE) error = errno;
-  }
-  const std::string text =
-      absl::StrCat("cannot listen on ", JoinHostPort(at.host, at.port), ": ", std::strerror(error));
-  return error == EADDRINUSE ? absl::AlreadyExistsError(text) : absl::UnavailableError(text);
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PeerAcceptor>> PeerAcceptor::Listen(const std::string& address,
                                                                    const PeerAcceptorLimits& limits) {
-  XLAD_ASSIGN_OR_RETURN(const HostPort at, ParseHostPort(address));
-  XLAD_ASSIGN_OR_RETURN(FileDescriptor listener, ListenOn(at));
-  sockaddr_storage bound{};
-  socklen_t size = sizeof bound;
-  getsockname(listener.get(), reinterpret_cast<sockaddr*>(&bound), &size);
-  return std::unique_ptr<PeerAcceptor>(new PeerAcceptor(std::move(listener), ToText(bound, size).address, limits));
+  XLAD_ASSIGN_OR_RETURN(const int fd, ListenFd(address));
+  FileDescriptor listener(fd);
+  fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+  return std::unique_ptr<PeerAcceptor>(new PeerAcceptor(std::move(listener), BoundAddress(fd), limits));
 }
 
 PeerAcceptor::PeerAcceptor(FileDescriptor listener, std::string address, const PeerAcceptorLimits& limits)
     : limits_(limits),
       listener_(std::move(listener)),
       address_(std::move(address)),
-      same_user_only_(IsOnLoopback(address_)),
+      same_user_only_(!IsOffLoopback(address_)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       reserve_(open("/dev/null", O_RDONLY | O_CLOEXEC)) {
   thread_ = std::thread([this] { Run(); });
@@ -136,10 +89,10 @@ void PeerAcceptor::Accept() {
       return RefuseOne();  // There is no file descriptor or no memory left.
     }
     if (!socket.is_open()) return;
-    AddressText text = ToText(peer, size);
+    const std::string address = SocketAddressText(peer, size);
     // Connections on loopback are not encrypted, so connections of other users of this machine are closed.
     if (same_user_only_) {
-      if (const absl::Status same = CheckSameUser(text.address, address_); !same.ok()) {
+      if (const absl::Status same = CheckSameUser(address, address_); !same.ok()) {
         LogWarn("data port: refused a connection", {{"error", std::string(same.message())}});
         continue;
       }
@@ -147,8 +100,9 @@ void PeerAcceptor::Accept() {
     MakeRoom(&greeting_, limits_.max_greeting);
     Guest& guest = greeting_.emplace_back();
     guest.socket = std::move(socket);
-    guest.source = std::move(text.host);
-    guest.address = std::move(text.address);
+    const absl::StatusOr<HostPort> from = ParseHostPort(address);
+    guest.source = from.ok() ? from->host : address;
+    guest.address = address;
     guest.until_ns = RealClock().NowNs() + limits_.greeting_ms * kNsPerMs;
     if (!Greet(&guest)) greeting_.pop_back();  // Most peers have sent their hello by now.
   }

@@ -187,6 +187,19 @@ TEST_F(ShortWaits, AConnectionForAnUnknownAttemptExpires) {
   EXPECT_THAT(Refusal(unknown.get()), HasSubstr("no such attempt was started on this worker"));
 }
 
+TEST(PeerAcceptor, ListensAgainOnThePortOfAnEndedWorker) {
+  auto first = PeerAcceptor::Listen("127.0.0.1:0", {16, 32, /*greeting_ms=*/1, /*waiting_ms=*/1});
+  ASSERT_TRUE(first.ok()) << first.status();
+  const std::string address = (*first)->address();
+  auto silent = TcpNetwork().Dial(address, kLongMs);
+  ASSERT_TRUE(silent.ok()) << silent.status();
+  // The acceptor is the first to close the connection, so the kernel keeps its port for a while.
+  EXPECT_FALSE(collectives::ReadBlock(silent->get()).ok());
+  silent->reset();
+  first->reset();
+  EXPECT_TRUE(PeerAcceptor::Listen(address).ok());
+}
+
 TEST(PeerAcceptor, ListensOffLoopbackToo) {
   const auto everywhere = PeerAcceptor::Listen("0.0.0.0:0");
   ASSERT_TRUE(everywhere.ok()) << everywhere.status();

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/network.h"
 #include "collectives/exec/transports/frame.h"
 #include "security/secure_connection.h"
 #include "storage/block_sums.h"
@@ -20,11 +21,6 @@ namespace {
 using storage::kBlockBytes;
 
 constexpr int64_t kDialTimeoutMs = 2000;
-
-bool IsSecured(const std::string& address) {
-  const absl::StatusOr<HostPort> at = ParseHostPort(address);
-  return at.ok() && !IsLoopback(at->host);
-}
 
 absl::Status CheckRequest(const PeerBlobRequest& request) {
   const bool valid = IsSha256Hex(request.digest()) && request.offset() >= 0 &&
@@ -81,7 +77,7 @@ void PeerBlobServer::Take(std::unique_ptr<Connection> connection, const PeerHell
   const bool is_peer = hello.job_id() == own.job_id() && hello.attempt() == own.attempt() &&
                        hello.generation() == own.generation() && peers_.addresses.contains(hello.worker_id());
   if (!is_peer || self == peers_.addresses.end()) return;
-  if (!IsSecured(self->second)) return Start(std::move(connection));
+  if (!IsOffLoopback(self->second)) return Start(std::move(connection));
   secured_.Take(std::move(connection), hello);
 }
 
@@ -190,7 +186,7 @@ absl::Status PeerBlobServer::Answer(const PeerBlobRequest& request, Guest* guest
 // Sends this worker's hello, and secures the connection if it is not on loopback.
 absl::Status PeerBlobs::Greet(const std::string& address, std::unique_ptr<Connection>* connection) const {
   XLAD_RETURN_IF_ERROR(collectives::WriteBlock(connection->get(), peers_.hello.SerializeAsString()));
-  if (!IsSecured(address)) return absl::OkStatus();
+  if (!IsOffLoopback(address)) return absl::OkStatus();
   XLAD_ASSIGN_OR_RETURN(auto secured,
                         security::SecureClient(connection->get(), peers_.key, collectives::ContextOf(peers_.hello)));
   secured->Own(std::move(*connection));

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/log.h"
+#include "base/network.h"
 #include "collectives/exec/transports/plugin/engine_path.h"
 #include "collectives/exec/transports/shared_memory/shared_path.h"
 #include "collectives/exec/transports/tcp/tcp_connection.h"
@@ -40,12 +41,6 @@ std::optional<std::string> PluginAddressOf(const PeerHello& hello) {
   const bool is_hex = std::all_of(text.begin(), text.end(), [](char c) { return absl::ascii_isxdigit(c); });
   if (text.empty() || text.size() % 2 != 0 || !is_hex) return std::nullopt;
   return absl::HexStringToBytes(text);
-}
-
-// Whether connections to this data address leave the machine and must therefore be encrypted.
-bool IsOffLoopback(const std::string& data_address) {
-  const absl::StatusOr<HostPort> at = ParseHostPort(data_address);
-  return at.ok() && !IsLoopback(at->host);
 }
 
 }  // namespace
