@@ -163,10 +163,8 @@ void PeerAcceptor::Route(Guest guest) {
 }
 
 void PeerAcceptor::Refuse(Guest guest, absl::string_view why) {
-  PeerWelcome welcome;
-  welcome.set_refused(std::string(why));
   const std::unique_ptr<Connection> connection = AdoptSocket(guest.socket.Release(), guest.address);
-  collectives::WriteBlock(connection.get(), welcome.SerializeAsString()).IgnoreError();
+  collectives::RefusePeer(connection.get(), why);
 }
 
 // Closes connections until there are fewer than `limit`. Each time, closes the oldest one of the source that has the

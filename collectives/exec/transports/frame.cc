@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "proto/worker.pb.h"
+#include "proto/xlad_v1.h"
 
 namespace xlad::collectives {
 namespace {
@@ -65,6 +67,12 @@ absl::StatusOr<std::string> ReadBlock(Connection* connection) {
   std::string block(size, '\0');
   XLAD_RETURN_IF_ERROR(ReadFully(connection, absl::MakeSpan(reinterpret_cast<std::byte*>(block.data()), size)));
   return block;
+}
+
+void RefusePeer(Connection* connection, absl::string_view why) {
+  PeerWelcome welcome;
+  welcome.set_refused(std::string(why));
+  WriteBlock(connection, welcome.SerializeAsString()).IgnoreError();
 }
 
 }  // namespace xlad::collectives

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/network.h"
 #include "collectives/exec/transport.h"
@@ -46,6 +47,9 @@ absl::Status ReadFully(Connection* connection, absl::Span<std::byte> bytes);
 // WriteBlock then writes nothing.
 absl::Status WriteBlock(Connection* connection, const std::string& block);
 absl::StatusOr<std::string> ReadBlock(Connection* connection);
+// Answers the hello of a peer with the reason for which it is refused (PeerWelcome.refused). Ignores errors, because
+// the connection is not used any more.
+void RefusePeer(Connection* connection, absl::string_view why);
 
 inline absl::Span<const std::byte> AsBytes(const std::string& text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};

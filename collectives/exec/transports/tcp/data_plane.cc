@@ -13,12 +13,6 @@ namespace {
 constexpr size_t kMaxWaiting = 1024;
 constexpr std::chrono::milliseconds kPause{50};  // After an error of Accept.
 
-void Refuse(Connection* connection, absl::string_view why) {
-  PeerWelcome welcome;
-  welcome.set_refused(std::string(why));
-  WriteBlock(connection, welcome.SerializeAsString()).IgnoreError();
-}
-
 // Whether `hello` belongs to an earlier attempt or generation than `task`.
 bool IsStale(const PeerHello& hello, const TcpOptions& task) {
   return std::make_pair(hello.attempt(), hello.generation()) < std::make_pair(task.attempt, task.generation);
@@ -154,7 +148,7 @@ void DataPlane::AddTask(TcpFabric* fabric) {
       const bool same = at->hello.attempt() == options.attempt && at->hello.generation() == options.generation;
       if (same) fabric->Accept(std::move(at->connection), at->hello);
       if (!same && IsStale(at->hello, options)) {
-        Refuse(at->connection.get(), "a later attempt or generation of the job runs here");
+        RefusePeer(at->connection.get(), "a later attempt or generation of the job runs here");
       }
       if (same || IsStale(at->hello, options)) waiting_.erase(at);
     }
