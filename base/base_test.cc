@@ -26,6 +26,7 @@
 #include "base/quoted.h"
 #include "base/random.h"
 #include "base/secret.h"
+#include "base/serial_queue.h"
 #include "base/socket_address.h"
 #include "base/suggest.h"
 #include "base/testing/test_folder.h"
@@ -138,6 +139,23 @@ TEST(FileSystem, PipesDevicesAndLinksAreNotReplaced) {
   ASSERT_TRUE(files.WriteAtomically(link, "through").ok());
   EXPECT_TRUE(std::filesystem::is_symlink(link));
   EXPECT_EQ(*files.Read(file), "through");
+}
+
+TEST(SerialQueue, RunsAllFunctionsInOrder) {
+  std::vector<int> ran;
+  std::thread::id thread;
+  {
+    SerialQueue queue;
+    for (int i = 0; i < 1000; ++i) {
+      queue.Push([&ran, &thread, i] {
+        thread = std::this_thread::get_id();
+        ran.push_back(i);
+      });
+    }
+  }  // The queued functions are run first.
+  ASSERT_EQ(ran.size(), 1000u);
+  EXPECT_TRUE(std::is_sorted(ran.begin(), ran.end()));
+  EXPECT_NE(thread, std::this_thread::get_id());
 }
 
 TEST(Network, AddressesAreChecked) {

@@ -1,6 +1,7 @@
 #include "service/grpc_streams.h"
 
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -154,36 +155,6 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
 };
 
 }  // namespace
-
-SerialQueue::SerialQueue() : thread_([this] { Run(); }) {}
-
-SerialQueue::~SerialQueue() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    changed_.notify_all();
-  }
-  thread_.join();
-}
-
-void SerialQueue::Push(std::function<void()> work) {
-  const std::lock_guard lock(mutex_);
-  queue_.push_back(std::move(work));
-  changed_.notify_one();
-}
-
-void SerialQueue::Run() {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
-    if (queue_.empty()) return;
-    std::deque<std::function<void()>> batch = std::exchange(queue_, {});
-    lock.unlock();
-    for (const auto& work : batch) work();
-    batch.clear();
-    lock.lock();
-  }
-}
 
 grpc::ServerGenericBidiReactor* MakeWorkerStream(Engine* engine, SerialQueue* queue,
                                                  grpc::CallbackServerContext* context) {

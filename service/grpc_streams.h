@@ -9,7 +9,6 @@
 #include <grpcpp/grpcpp.h>
 
 #include <condition_variable>
-#include <deque>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -17,25 +16,10 @@
 #include <thread>
 #include <vector>
 
+#include "base/serial_queue.h"
 #include "service/engine.h"
 
 namespace xlad::service {
-
-// Runs functions one at a time, in order, on a thread of its own.
-class SerialQueue {
- public:
-  SerialQueue();
-  ~SerialQueue();  // Runs the queued functions, then ends the thread.
-  void Push(std::function<void()> work);
-
- private:
-  void Run();
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> queue_;
-  bool stopping_ = false;
-  std::thread thread_;
-};
 
 // Makes the reactor of an Attach stream. `queue` and `engine` must outlive the stream.
 grpc::ServerGenericBidiReactor* MakeWorkerStream(Engine* engine, SerialQueue* queue,

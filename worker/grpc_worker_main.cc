@@ -4,7 +4,6 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -14,6 +13,7 @@
 #include "base/log.h"
 #include "base/network.h"
 #include "base/random.h"
+#include "base/serial_queue.h"
 #include "collectives/exec/transports/registry/registry.h"
 #include "proto/protocol.h"
 #include "runtime/host_threads.h"
@@ -28,46 +28,6 @@ namespace xlad::worker {
 namespace {
 
 constexpr std::chrono::milliseconds kTick{50};
-
-// Destroys tasks on another thread, because destroying a task waits for the end of its process.
-class Reaper {
- public:
-  Reaper() : thread_([this] { Run(); }) {}
-  ~Reaper() {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      ending_ = true;
-      changed_.notify_all();
-    }
-    thread_.join();
-  }
-
-  void Take(std::unique_ptr<Task> task) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    tasks_.push_back(std::move(task));
-    changed_.notify_all();
-  }
-
- private:
-  void Run() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    while (true) {
-      changed_.wait(lock, [this] { return ending_ || !tasks_.empty(); });
-      if (tasks_.empty()) return;
-      std::unique_ptr<Task> task = std::move(tasks_.front());
-      tasks_.pop_front();
-      lock.unlock();
-      task.reset();
-      lock.lock();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::unique_ptr<Task>> tasks_;
-  bool ending_ = false;
-  std::thread thread_;
-};
 
 // A queue of events from all threads, read by the main thread.
 class EventQueue {
@@ -301,9 +261,14 @@ class Daemon {
   void CarryOut(Actions actions) {
     for (Action& action : actions) {
       if (auto* send = std::get_if<Send>(&action)) attachment_->Send(send->message);
-      if (auto* drop = std::get_if<DropTask>(&action)) reaper_.Take(std::move(drop->task));
+      if (auto* drop = std::get_if<DropTask>(&action)) DestroyLater(std::move(drop->task));
       if (auto* exit = std::get_if<Exit>(&action)) exit_ = std::move(*exit);
     }
+  }
+
+  // Destroys the task on another thread, because this waits for the end of its process.
+  void DestroyLater(std::unique_ptr<Task> task) {
+    reaper_.Push([task = std::shared_ptr<Task>(std::move(task))]() mutable { task.reset(); });
   }
 
   absl::StatusOr<WorkerEnd> End() {
@@ -322,7 +287,7 @@ class Daemon {
   std::mutex refused_mutex_;
   absl::Status refused_;
   std::optional<Exit> exit_;
-  Reaper reaper_;
+  SerialQueue reaper_;
   std::unique_ptr<WorkerCore> core_;
   std::unique_ptr<Attachment> attachment_;
 };
