@@ -19,6 +19,7 @@
 
 #include "base/status.h"
 #include "service/access.h"
+#include "service/validate.h"
 
 namespace google::protobuf {
 class MessageLite;
@@ -41,6 +42,20 @@ class CallStream {
   // NotFound unless the caller may see this job or session.
   virtual absl::Status CheckJob(const std::string& job_id) = 0;
 };
+
+// Reads the first message of a call and validates it. InvalidArgument if there is none or it is not valid. NotFound
+// unless the caller may see the job or session that the request names, if it names one.
+template <typename Request>
+absl::StatusOr<Request> ReadRequest(CallStream* stream) {
+  Request request;
+  XLAD_ASSIGN_OR_RETURN(const bool found, stream->Read(&request));
+  if (!found) return absl::InvalidArgumentError("found a call without a request, expected one");
+  XLAD_RETURN_IF_ERROR(Validate(request));
+  // A request may only name a job or session that the caller may see.
+  if constexpr (requires { request.job_id(); }) XLAD_RETURN_IF_ERROR(stream->CheckJob(request.job_id()));
+  if constexpr (requires { request.session_id(); }) XLAD_RETURN_IF_ERROR(stream->CheckJob(request.session_id()));
+  return request;
+}
 
 // Threads that run handlers. A pool starts threads when it needs them, up to its limit, and keeps them.
 class HandlerPool {

@@ -22,18 +22,6 @@ constexpr int64_t kMaxPeerBytes = 64 << 20;
 constexpr int64_t kWaitForBatchMs = 5'000;  // Afterwards the caller repeats the request.
 constexpr int64_t kRepeatNs = 900 * kNsPerMs;
 
-template <typename Request>
-absl::StatusOr<Request> ReadRequest(CallStream* stream) {
-  Request request;
-  XLAD_ASSIGN_OR_RETURN(const bool found, stream->Read(&request));
-  if (!found) return absl::InvalidArgumentError("found a call without a request, expected one");
-  XLAD_RETURN_IF_ERROR(Validate(request));
-  // A request may only name a job or session that the caller may see.
-  if constexpr (requires { request.job_id(); }) XLAD_RETURN_IF_ERROR(stream->CheckJob(request.job_id()));
-  if constexpr (requires { request.session_id(); }) XLAD_RETURN_IF_ERROR(stream->CheckJob(request.session_id()));
-  return request;
-}
-
 // One request, one response: `work` returns StatusOr<Response>.
 template <typename Request, typename Work>
 Handler Unary(Work work) {

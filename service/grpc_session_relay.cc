@@ -6,7 +6,6 @@
 
 #include "base/grpc_channel.h"
 #include "proto/worker.grpc.pb.h"
-#include "service/validate.h"
 
 namespace xlad::service {
 namespace {
@@ -46,21 +45,11 @@ class Relay {
   std::map<std::pair<std::string, std::string>, std::shared_ptr<SessionWorker::Stub>> stubs_;
 };
 
-template <typename Request>
-absl::StatusOr<Request> ReadFirst(CallStream* stream) {
-  Request request;
-  XLAD_ASSIGN_OR_RETURN(const bool found, stream->Read(&request));
-  if (!found) return absl::InvalidArgumentError("found a call without a request, expected one");
-  XLAD_RETURN_IF_ERROR(Validate(request));
-  XLAD_RETURN_IF_ERROR(stream->CheckJob(request.session_id()));
-  return request;
-}
-
 template <typename Request, typename Response>
 Handler Unary(std::shared_ptr<Relay> relay,
               grpc::Status (SessionWorker::Stub::*method)(grpc::ClientContext*, const Request&, Response*)) {
   return [relay, method](CallStream* stream) -> absl::Status {
-    XLAD_ASSIGN_OR_RETURN(const Request request, ReadFirst<Request>(stream));
+    XLAD_ASSIGN_OR_RETURN(const Request request, ReadRequest<Request>(stream));
     Response response;
     const auto call = [&](SessionWorker::Stub* stub, grpc::ClientContext* context) {
       return (stub->*method)(context, request, &response);
@@ -71,7 +60,7 @@ Handler Unary(std::shared_ptr<Relay> relay,
 }
 
 absl::Status PutArray(Relay* relay, CallStream* stream) {
-  XLAD_ASSIGN_OR_RETURN(PutArrayRequest request, ReadFirst<PutArrayRequest>(stream));
+  XLAD_ASSIGN_OR_RETURN(PutArrayRequest request, ReadRequest<PutArrayRequest>(stream));
   PutArrayResponse response;
   absl::Status read;  // The status of reading the client's messages.
   const std::string session_id = request.session_id();
@@ -92,7 +81,7 @@ absl::Status PutArray(Relay* relay, CallStream* stream) {
 }
 
 absl::Status GetArray(Relay* relay, CallStream* stream) {
-  XLAD_ASSIGN_OR_RETURN(const GetArrayRequest request, ReadFirst<GetArrayRequest>(stream));
+  XLAD_ASSIGN_OR_RETURN(const GetArrayRequest request, ReadRequest<GetArrayRequest>(stream));
   absl::Status written;
   const absl::Status status =
       relay->Call(request.session_id(), [&](SessionWorker::Stub* stub, grpc::ClientContext* context) {
