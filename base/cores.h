@@ -1,4 +1,5 @@
-// The cores of this machine that this process may use: its affinity mask and the CPU quota of its control group.
+// The cores of this machine that this process may use: its affinity mask and the CPU quota of its control group. Also
+// the pause of a core in a loop that waits.
 #pragma once
 
 #include <cstdint>
@@ -33,5 +34,15 @@ int UsableThreadsOf(int cores, double quota);
 // Returns the quota in cores, given the contents of a control group's cpu.max: "150000 100000" is 1.5. Infinity for
 // "max 100000" and for malformed contents.
 double CpuQuotaOf(absl::string_view cpu_max);
+
+// Pauses the core for some cycles. Called in each round of a loop that waits for another core's store, it saves power
+// and leaves more of a core to its other hardware thread.
+inline void PauseCpu() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
 
 }  // namespace xlad

@@ -8,17 +8,10 @@
 
 #include "absl/functional/function_ref.h"
 #include "base/clock.h"
+#include "base/cores.h"
 #include "collectives/exec/group/control.h"
 
 namespace xlad::collectives {
-
-inline void PauseCpu() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 // Waits of one rank. Only the thread of the rank may use a waiter.
 class GroupWaiter {

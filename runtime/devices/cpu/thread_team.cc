@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/cores.h"
 #include "runtime/devices/cpu/dnnl_util.h"
 
 namespace xlad::runtime {
@@ -13,14 +14,6 @@ namespace {
 
 // How many times a thread checks for the next job before it sleeps. This takes about 30 microseconds.
 constexpr int kSpins = 1000;
-
-void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 // A thread takes 1 / kShare of the remaining tiles of a part at a time, so that the last pieces are small.
 constexpr int64_t kShare = 4;
@@ -54,7 +47,7 @@ int32_t ThreadTeam::RunOnAll(int64_t tiles, Job job) {
   if (sleeping_.load() > 0) WakeHelpers(tiles - 1);
   WorkOn(0);
   state_.fetch_and(~kOpen, std::memory_order_acq_rel);
-  while ((state_.load(std::memory_order_acquire) & kJoined) != 0) Pause();
+  while ((state_.load(std::memory_order_acquire) & kJoined) != 0) PauseCpu();
   return code_.load(std::memory_order_relaxed);
 }
 
@@ -97,7 +90,7 @@ uint64_t ThreadTeam::NextJob(uint64_t seen) {
     for (int spin = 0; spin < kSpins; ++spin) {
       if (number() != seen) return number();
       if (ending_.load(std::memory_order_relaxed)) return seen;
-      Pause();
+      PauseCpu();
     }
     const uint32_t epoch = epoch_.load();
     sleeping_.fetch_add(1);
