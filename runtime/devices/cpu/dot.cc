@@ -62,8 +62,6 @@ absl::StatusOr<dnnl_memory_desc_t> Describe(const DotShape& shape, const DotLoop
   return desc;
 }
 
-DotLoop Only(const std::vector<DotLoop>& loops) { return loops.empty() ? DotLoop{} : loops[0]; }
-
 // One call of oneDNN: the index of its primitive, and the offsets of its operands and result in elements.
 struct Tile {
   size_t variant;
@@ -80,7 +78,7 @@ struct Variant {
 // Loops of extent 1 that Merge removed get row-major strides, because oneDNN recognizes those. `sizes` are the sizes of
 // the tile; the strides are the strides of the whole product.
 absl::StatusOr<Matrices> DescribeAll(DotShape shape, const DotGrid& sizes, const Types& types) {
-  DotLoop m = Only(shape.m), n = Only(shape.n), k = Only(shape.k);
+  DotLoop m = OnlyLoop(shape.m), n = OnlyLoop(shape.n), k = OnlyLoop(shape.k);
   if (m.size == 1) m.lhs = k.lhs * k.size, m.result = n.size;
   if (n.size == 1) n.rhs = k.rhs == 1 ? k.size : 1, n.result = 1;
   if (k.size == 1) k.lhs = m.lhs == 1 ? m.size : 1, k.rhs = n.rhs * n.size;
@@ -160,11 +158,12 @@ class DnnlDot final : public PreparedLibraryOp {
     if (tiles_.size() == 1 || IsFast()) return absl::OkStatus();
     tiles_.clear();
     variants_.clear();
-    return MakeTiles({shape_.batch.empty() ? 1 : shape_.batch[0].size, Only(shape_.m).size, Only(shape_.n).size});
+    return MakeTiles(
+        {shape_.batch.empty() ? 1 : shape_.batch[0].size, OnlyLoop(shape_.m).size, OnlyLoop(shape_.n).size});
   }
 
   absl::Status MakeTiles(const DotGrid& grid) {
-    const DotLoop m = Only(shape_.m), n = Only(shape_.n);
+    const DotLoop m = OnlyLoop(shape_.m), n = OnlyLoop(shape_.n);
     const DotLoop batch = shape_.batch.empty() ? DotLoop{} : shape_.batch[0];
     for (int64_t b = 0; b < batch.size; b += grid.batch) {
       for (int64_t i = 0; i < m.size; i += grid.m) {

@@ -27,6 +27,9 @@ struct DotShape {
   bool IsMatrix() const { return m.size() <= 1 && n.size() <= 1 && k.size() <= 1; }
 };
 
+// Returns the loop of m, n or k if the shape is a matrix. If there is none, returns a loop of extent 1.
+inline DotLoop OnlyLoop(const std::vector<DotLoop>& loops) { return loops.empty() ? DotLoop{} : loops[0]; }
+
 // InvalidArgument if dimension numbers and shapes do not match.
 absl::StatusOr<DotShape> ReadDotShape(const DotOp& op);
 

@@ -42,8 +42,6 @@ bool AreLtTypes(const DotOp& dot) {
   return lhs.has_value() && lhs == rhs && result.has_value() && (result == lhs || result == kLtF32);
 }
 
-DotLoop OnlyLoop(const std::vector<DotLoop>& loops) { return loops.empty() ? DotLoop{} : loops[0]; }
-
 // A matrix as the library describes it: columns of `rows` elements, `leading_dimension` elements apart.
 struct Matrix {
   int64_t rows = 1, columns = 1, leading_dimension = 1;
