@@ -2,18 +2,11 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "base/containers.h"
 #include "base/log.h"
 #include "tensor/wire.h"
 
 namespace xlad::runtime {
-namespace {
-
-template <typename Array>
-bool Contains(const Array& arrays, int64_t array) {
-  return absl::c_linear_search(arrays, array);
-}
-
-}  // namespace
 
 SessionExecutor::SessionExecutor(const LaunchTask& launch, const SessionEnvironment& environment)
     : launch_(launch),

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/containers.h"
+
 namespace xlad::compiler {
 namespace {
 
@@ -25,8 +27,6 @@ std::optional<ScoreDims> ThroughReshape(const Shape& from, const Shape& to, cons
 size_t CountDims(const ScoreDims& dims) {
   return dims.size() - static_cast<size_t>(std::count(dims.begin(), dims.end(), -1));
 }
-
-bool Contains(const Dims& dims, int64_t d) { return std::find(dims.begin(), dims.end(), d) != dims.end(); }
 
 std::vector<int> Named(const ScoreDims& dims) {
   std::vector<int> named;

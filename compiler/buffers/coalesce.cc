@@ -69,7 +69,7 @@ class ClassMerger {
   bool IsInPlace(int64_t point, int from, int to) {
     const LinearOp* op = liveness_.op_at[point / 2];
     if (op == nullptr || op->kind == LinearOp::Kind::kWhile || op->kind == LinearOp::Kind::kIf) return false;
-    if (Contains(live(from), point + 1)) return false;
+    if (HasPoint(live(from), point + 1)) return false;
     int output = -1;
     for (int o = 0; o < std::ssize(op->outputs); ++o) {
       const int written = classes_.class_of[op->outputs[o]];

@@ -222,6 +222,6 @@ Intervals Unite(const Intervals& a, const Intervals& b) {
   return JoinIntervals(all);
 }
 
-bool Contains(const Intervals& intervals, int64_t point) { return Overlap(intervals, {{point, point}}); }
+bool HasPoint(const Intervals& intervals, int64_t point) { return Overlap(intervals, {{point, point}}); }
 
 }  // namespace xlad::compiler

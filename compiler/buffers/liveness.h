@@ -38,6 +38,6 @@ Liveness ComputeLiveness(const LinearProgram& program);
 bool Overlap(const Intervals& a, const Intervals& b);
 Intervals Intersect(const Intervals& a, const Intervals& b);
 Intervals Unite(const Intervals& a, const Intervals& b);
-bool Contains(const Intervals& intervals, int64_t point);
+bool HasPoint(const Intervals& intervals, int64_t point);
 
 }  // namespace xlad::compiler

@@ -112,7 +112,7 @@ std::string LargestValues(const PlannedProgram& plan, const Liveness& liveness, 
   std::set<std::pair<int32_t, int64_t>> places;
   for (int v = 0; v < std::ssize(program.values); ++v) {
     const bool is_temporary = assignment.slices[v].allocation() == 0;
-    if (!is_temporary || Contains(liveness.values[v], peak.point)) order.push_back(v);
+    if (!is_temporary || HasPoint(liveness.values[v], peak.point)) order.push_back(v);
   }
   std::stable_sort(order.begin(), order.end(),
                    [&](int a, int b) { return program.values[a].bytes > program.values[b].bytes; });

@@ -90,7 +90,7 @@ class Round {
       int64_t bytes = 0;
       for (int value = 0; value < std::ssize(facts.def); ++value) {
         if (facts.def[value] < 0 || !facts.can_repeat[facts.def[value]]) continue;
-        if (Contains(profile_.liveness.values[value], profile_.peak_point)) bytes += facts.bytes[value];
+        if (HasPoint(profile_.liveness.values[value], profile_.peak_point)) bytes += facts.bytes[value];
       }
       if (bytes > most) widest = path;
       most = std::max(most, bytes);

@@ -1,14 +1,11 @@
 // The default kernel schedule, which divides a kernel by rows.
 #include <algorithm>
 
+#include "base/containers.h"
 #include "compiler/kernel/kernel_schedule.h"
 
 namespace xlad::compiler {
 namespace {
-
-bool Contains(const std::vector<int>& list, int value) {
-  return std::find(list.begin(), list.end(), value) != list.end();
-}
 
 class Chooser {
  public:

@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "base/containers.h"
 #include "base/suggest.h"
 #include "hlo/enum_names.h"
 #include "hlo/text/parse.h"
@@ -569,9 +570,7 @@ const std::vector<const AttributeRow*>& AttributeRows(Opcode opcode) {
   return (*by_opcode)[Index(opcode)];
 }
 
-bool IsCarriedAttribute(absl::string_view name) {
-  return std::find(std::begin(kCarried), std::end(kCarried), name) != std::end(kCarried);
-}
+bool IsCarriedAttribute(absl::string_view name) { return Contains(kCarried, name); }
 
 std::vector<absl::string_view> AttributeNames() {
   std::vector<absl::string_view> names(std::begin(kCarried), std::end(kCarried));

@@ -3,6 +3,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/containers.h"
 #include "hlo/text/attribute_table.h"
 #include "hlo/text/parse.h"
 
@@ -75,9 +76,7 @@ void Canonicalize(Instruction* instruction, absl::Span<Instruction* const> opera
 
 absl::Status CheckCarried(absl::string_view other) { return CheckNameValues(other, IsCarriedAttribute); }
 
-bool IsCarriedHeader(absl::string_view name) {
-  return std::find(std::begin(kCarriedHeader), std::end(kCarriedHeader), name) != std::end(kCarriedHeader);
-}
+bool IsCarriedHeader(absl::string_view name) { return Contains(kCarriedHeader, name); }
 
 absl::Status CheckCarriedHeader(absl::string_view other) { return CheckNameValues(other, IsCarriedHeader); }
 

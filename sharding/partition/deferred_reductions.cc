@@ -6,6 +6,7 @@
 #include <set>
 
 #include "absl/container/flat_hash_set.h"
+#include "base/containers.h"
 #include "hlo/analysis/leaves.h"
 #include "hlo/analysis/trip_count.h"
 #include "hlo/side_effect.h"
@@ -37,9 +38,7 @@ struct ArrayNode {
   bool needed_reduced = false;         // Whether any other op uses the array.
 };
 
-bool MakesPartial(const ArrayNode& array, const AxisRef& axis) {
-  return std::find(array.partial.begin(), array.partial.end(), axis) != array.partial.end();
-}
+bool MakesPartial(const ArrayNode& array, const AxisRef& axis) { return Contains(array.partial, axis); }
 
 // The data flow between the arrays of a program.
 class DataFlowGraph {

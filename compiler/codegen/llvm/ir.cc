@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "base/containers.h"
+
 namespace xlad::compiler {
 namespace {
 
@@ -154,7 +156,7 @@ void Ir::DynamicLoop(llvm::Value* count, const std::function<void(llvm::Value*)>
 }
 
 void Ir::LoopNest(const std::vector<int64_t>& dims, const std::function<void(const std::vector<llvm::Value*>&)>& body) {
-  if (std::find(dims.begin(), dims.end(), 0) != dims.end()) return;
+  if (Contains(dims, 0)) return;
   std::vector<llvm::Value*> index;
   const std::function<void()> nest = [&] {
     if (index.size() == dims.size()) {
@@ -219,7 +221,7 @@ llvm::Value* Ir::Slot(llvm::Type* type, int64_t count) {
   return slot;
 }
 
-bool Ir::InScope(int id) const { return std::find(scopes_.begin(), scopes_.end(), id) != scopes_.end(); }
+bool Ir::InScope(int id) const { return Contains(scopes_, id); }
 
 llvm::Value* Ir::CallLibm(const char* name, llvm::ArrayRef<llvm::Value*> arguments) {
   std::vector<llvm::Type*> types;
