@@ -179,18 +179,11 @@ void ExplainNccl() {
   std::printf("# %s%s\n", library.ok() ? "NCCL: " : "", text.c_str());
 }
 
-int64_t CountOf(const DeviceRequests& devices) {
-  int64_t count = 0;
-  for (const runtime::DeviceRequest& request : devices) count += request.count;
-  return count;
-}
-
 absl::Status CheckDevices(DeviceRequests* devices) {
-  if (devices->empty()) *devices = {{"cpu", "", kDevicesOfBench}};
-  if ((*devices)[0].count == 0) (*devices)[0].count = kDevicesOfBench;
-  if (CountOf(*devices) <= kMaxDevices) return absl::OkStatus();
+  CompleteDevices(devices, kDevicesOfBench);
+  if (CountDevices(*devices) <= kMaxDevices) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("--device: found ", CountOf(*devices), " devices, expected ", kMaxDevices, " or fewer"));
+      absl::StrCat("--device: found ", CountDevices(*devices), " devices, expected ", kMaxDevices, " or fewer"));
 }
 
 nlohmann::ordered_json ToJson(const DeviceBenchRow& row, double algbw, double factor) {
@@ -335,11 +328,10 @@ absl::StatusOr<collectives::MessageGroup::Options> MessagesOf(const BenchOptions
 
 // Runs this process as one rank of a launch. Rank 0 prints.
 int RunLaunchedDeviceBench(DeviceBenchOptions options, const BenchOptions& bench, const collectives::Launch& launch) {
-  if (options.devices.empty()) options.devices = {{"cpu", "", 1}};
-  if (options.devices[0].count == 0) options.devices[0].count = 1;
-  if (CountOf(options.devices) != 1) {
+  CompleteDevices(&options.devices, 1);
+  if (CountDevices(options.devices) != 1) {
     return Fail(WrongUsage(absl::InvalidArgumentError(
-        absl::StrCat("--device: found ", CountOf(options.devices), " devices in a rank of a launch by ",
+        absl::StrCat("--device: found ", CountDevices(options.devices), " devices in a rank of a launch by ",
                      launch.launcher, ", expected KIND:1, because each rank has one device"))));
   }
   const auto device = runtime::MakeDevice(options.devices[0], runtime::AllDeviceKinds());

@@ -47,6 +47,17 @@ absl::Status CheckAvailable(const DeviceRequests& devices) {
   return absl::OkStatus();
 }
 
+void CompleteDevices(DeviceRequests* devices, int64_t count) {
+  if (devices->empty()) *devices = {{"cpu", "", count}};
+  if ((*devices)[0].count == 0) (*devices)[0].count = count;  // Only a single request may lack a count.
+}
+
+int64_t CountDevices(const DeviceRequests& devices) {
+  int64_t count = 0;
+  for (const runtime::DeviceRequest& request : devices) count += request.count;
+  return count;
+}
+
 std::string DeviceFlagText(const DeviceRequests& devices) {
   return absl::StrJoin(devices, ",", [](std::string* out, const runtime::DeviceRequest& request) {
     out->append(request.ToString());

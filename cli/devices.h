@@ -27,6 +27,13 @@ void AddThreadsFlag(CLI::App* app, int* threads, const std::string& scope);
 // Returns Unavailable, with the reason, if this machine has no device of a requested kind.
 absl::Status CheckAvailable(const DeviceRequests& devices);
 
+// Completes the devices of a command: without --device, `count` devices of the kind cpu; without a COUNT, `count`
+// devices of the kind that was given.
+void CompleteDevices(DeviceRequests* devices, int64_t count);
+
+// The number of devices, if all requests have a count.
+int64_t CountDevices(const DeviceRequests& devices);
+
 // The value of --device that requests these devices: "cpu:2,opaque:1".
 std::string DeviceFlagText(const DeviceRequests& devices);
 

@@ -20,12 +20,6 @@ constexpr int64_t kMaxEarlyEnds = 3;
 constexpr int64_t kMinWaitMs = 500;
 constexpr int64_t kMaxWaitMs = 30'000;
 
-int64_t CountDevices(const DeviceRequests& requests) {
-  int64_t count = 0;
-  for (const runtime::DeviceRequest& request : requests) count += request.count;
-  return count;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClusterOptions& options) {

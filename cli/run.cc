@@ -53,13 +53,11 @@ bool CanRun(const JobSpec& spec, int64_t count) {
 // enough devices for its mesh, or those of all kinds together.
 absl::Status ChooseDevices(DeviceRequests* devices, JobSpec* spec) {
   const int64_t needed = NumDevices(spec->mesh());
-  if (devices->empty()) *devices = {{"cpu", "", needed}};
-  if (devices->size() == 1 && (*devices)[0].count == 0) (*devices)[0].count = needed;
+  CompleteDevices(devices, needed);
   XLAD_RETURN_IF_ERROR(CheckAvailable(*devices));
-  int64_t total = 0;
+  const int64_t total = CountDevices(*devices);
   const runtime::DeviceRequest* enough = nullptr;
   for (const runtime::DeviceRequest& request : *devices) {
-    total += request.count;
     if (enough == nullptr && CanRun(*spec, request.count)) enough = &request;
   }
   const bool is_canonical = spec->compile().reduction_mode() == CANONICAL;
@@ -81,9 +79,7 @@ absl::Status ChooseDevices(DeviceRequests* devices, JobSpec* spec) {
 
 // The number of cores for the devices of one worker, in proportion to its share of all devices.
 int ThreadsOf(const RunOptions& options, const DeviceRequests& devices) {
-  int64_t count = 0, all = 0;
-  for (const runtime::DeviceRequest& request : devices) count += request.count;
-  for (const runtime::DeviceRequest& request : options.devices) all += request.count;
+  const int64_t count = CountDevices(devices), all = CountDevices(options.devices);
   const int64_t threads = options.threads > 0 ? options.threads : runtime::HostThreads();
   return static_cast<int>(std::max<int64_t>(1, threads * count / std::max<int64_t>(all, 1)));
 }

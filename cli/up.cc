@@ -69,8 +69,8 @@ absl::StatusOr<std::vector<DeviceRequests>> DevicesOfWorkers(const UpOptions& op
                                                               workers, ", by --workers)")));
   }
   DeviceRequests devices = options.devices;
-  if (devices.empty()) devices = {{"cpu", "", options.cpu_devices.empty() ? 0 : options.cpu_devices[0]}};
-  if (devices[0].count == 0) devices[0].count = kDefaultDevices;
+  if (!options.cpu_devices.empty()) devices = {{"cpu", "", options.cpu_devices[0]}};
+  CompleteDevices(&devices, kDefaultDevices);
   XLAD_RETURN_IF_ERROR(CheckAvailable(devices));
   std::vector<DeviceRequests> by_worker(workers, devices);
   for (size_t w = 0; w < options.cpu_devices.size() && options.cpu_devices.size() > 1; ++w) {

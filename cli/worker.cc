@@ -40,8 +40,7 @@ int RunWorkerCommand(WorkerFlags flags) {
   options.coordinator.address = place->coordinator;
   options.worker_id = place->worker_id;
   if (options.cache_folder == "off") options.cache_folder.clear();
-  if (options.devices.empty()) options.devices = {{"cpu", "", 1}};
-  if (options.devices[0].count == 0) options.devices[0].count = 1;
+  CompleteDevices(&options.devices, 1);
   const auto end = worker::RunWorker(options, runtime::AllDeviceKinds(), StopRequested());
   if (!end.ok()) return Fail(end.status());
   return *end == worker::WorkerEnd::kWorkMoved ? kMoved : kOk;
