@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
@@ -24,6 +23,7 @@
 #include "runtime/task_executor.h"
 #include "service/build/build.h"
 #include "service/placement/placement.h"
+#include "tensor/safetensors.h"
 
 namespace xlad::cli {
 namespace {
@@ -38,21 +38,13 @@ std::string KindOf(const Executable& executable, const Step& step) {
   return std::string(runtime::StepKind(executable, step));
 }
 
-// The header of a safetensors file: eight bytes of length, then that many bytes of JSON.
-std::string HeaderOf(const std::string& bytes) {
-  uint64_t length = 0;
-  if (bytes.size() < sizeof(length)) return bytes;
-  std::memcpy(&length, bytes.data(), sizeof(length));
-  return bytes.substr(0, sizeof(length) + length);
-}
-
 absl::StatusOr<std::string> BuildJob(const client::Job& job, const Target& target) {
   BuildRequest request;
   *request.mutable_target() = target;
   request.set_program(job.program);
   *request.mutable_spec() = job.spec;
-  request.set_state_header(HeaderOf(job.state));
-  request.set_data_header(HeaderOf(job.data));
+  request.set_state_header(std::string(tensor::HeaderOfSafetensors(job.state)));
+  request.set_data_header(std::string(tensor::HeaderOfSafetensors(job.data)));
   absl::StatusOr<BuildResponse> response = service::Build(request);
   if (!response.ok()) return Annotate(response.status(), job.program_path);
   return std::move(*response->mutable_executable());

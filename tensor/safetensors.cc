@@ -1,6 +1,7 @@
 #include "tensor/safetensors.h"
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -211,6 +212,13 @@ absl::StatusOr<NamedArrays> ParseSafetensors(absl::string_view bytes) {
     arrays.emplace(name, std::move(array));
   }
   return arrays;
+}
+
+absl::string_view HeaderOfSafetensors(absl::string_view bytes) {
+  uint64_t length = 0;
+  if (bytes.size() < sizeof length) return bytes;
+  std::memcpy(&length, bytes.data(), sizeof length);
+  return bytes.substr(0, sizeof length + length);
 }
 
 std::string SafetensorsHeader(const std::vector<std::pair<std::string, Shape>>& tensors,

@@ -36,6 +36,10 @@ std::string SerializeSafetensors(const NamedArrays& arrays);
 std::string SafetensorsHeader(const std::vector<std::pair<std::string, Shape>>& tensors,
                               const std::map<std::string, std::string>& metadata = {});
 
+// The part of a file that SafetensorsHeader returns: the length of the header and the header. It is not checked.
+// Returns all bytes if there are fewer.
+absl::string_view HeaderOfSafetensors(absl::string_view bytes);
+
 // Converts elements of a type of less than 8 bits to the form that the format stores: sets the unused high bits to 0.
 // Does nothing for other types.
 void ToStored(ElementType type, absl::Span<std::byte> bytes);

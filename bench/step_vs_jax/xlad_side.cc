@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstring>
 #include <fstream>
 #include <iostream>
 #include <sstream>
@@ -34,6 +33,7 @@
 #include "runtime/task_executor.h"
 #include "service/build_child.h"
 #include "service/placement/placement.h"
+#include "tensor/safetensors.h"
 
 namespace xlad {
 namespace {
@@ -55,8 +55,8 @@ class Side {
     BuildRequest request;
     request.set_program(job_.program);
     *request.mutable_spec() = job_.spec;
-    request.set_state_header(Header(job_.state));
-    request.set_data_header(Header(job_.data));
+    request.set_state_header(std::string(tensor::HeaderOfSafetensors(job_.state)));
+    request.set_data_header(std::string(tensor::HeaderOfSafetensors(job_.data)));
     const int64_t start_ns = RealClock().NowNs();
     XLAD_ASSIGN_OR_RETURN(BuildResponse response, service::BuildInChild(build_pool_, request, ChildLimits()));
     std::printf("{\"build_ms\": %.3f}\n", Milliseconds(start_ns));
@@ -97,14 +97,6 @@ class Side {
   static double Milliseconds(int64_t since_ns) {
     return static_cast<double>(RealClock().NowNs() - since_ns) / kNsPerMs;
   }
-  // The header of a safetensors file: a length of eight bytes, followed by that many bytes of JSON.
-  static std::string Header(const std::string& bytes) {
-    uint64_t length = 0;
-    if (bytes.size() < sizeof(length)) return bytes;
-    std::memcpy(&length, bytes.data(), sizeof(length));
-    return bytes.substr(0, sizeof(length) + length);
-  }
-
   // A worker process, with pipes to and from it.
   struct Child {
     pid_t pid = 0;
