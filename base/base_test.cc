@@ -175,6 +175,7 @@ TEST(Network, AddressesAreChecked) {
   for (const char* here : {"127.0.0.1:80", "[::1]:80", "localhost:80", "10.0.0.1", "?"}) {
     EXPECT_FALSE(IsOffLoopback(here)) << here;
   }
+  EXPECT_NE(HostName(), "");
 }
 
 TEST(Network, HostsHaveBracketsOnlyBeforeAPort) {

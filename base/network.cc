@@ -278,6 +278,11 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view address) {
   return out;
 }
 
+std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
 bool IsLoopback(absl::string_view host) {
   constexpr uint32_t kLoopbackNet = 127;
   const std::string text(host);

@@ -89,6 +89,9 @@ absl::StatusOr<int> ListenFd(const std::string& address);
 // Returns the address to which a socket is bound, such as "127.0.0.1:4711".
 std::string BoundAddress(int fd);
 
+// Returns the name of this machine, or an empty text if the system does not report it.
+std::string HostName();
+
 // Whether the host is "localhost" or a loopback address: 127.0.0.0/8 or ::1. Other names are not loopback
 // ("127.example.com" is a name), and names are not resolved.
 bool IsLoopback(absl::string_view host);

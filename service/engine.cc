@@ -8,6 +8,7 @@
 
 #include "base/build_id.h"
 #include "base/log.h"
+#include "base/network.h"
 #include "base/spawn.h"
 #include "service/index_writer.h"
 
@@ -423,8 +424,7 @@ CoordinatorStatus Engine::Status() {
     if (log_ == nullptr) status.set_reason(std::string(failure_.message()));
   }
   status.set_pid(getpid());
-  char host[256] = {};
-  if (gethostname(host, sizeof host - 1) == 0) status.set_host(host);
+  status.set_host(HostName());
   status.set_version(XLAD_VERSION);
   status.set_started_unix_ns(started_unix_ns_);
   status.set_data_folder(options_.data_folder);

@@ -1,7 +1,5 @@
 #include "service/managed_security.h"
 
-#include <unistd.h>
-
 #include <memory>
 #include <set>
 #include <vector>
@@ -42,8 +40,7 @@ absl::Status ManagedCertificate::Write() {
     if (!advertised.ok()) return Annotate(advertised.status(), "--advertise");
     names.insert(*std::move(advertised));
   }
-  char host[256] = {};
-  if (gethostname(host, sizeof host - 1) == 0 && *host != 0) names.insert(host);
+  if (const std::string host = HostName(); !host.empty()) names.insert(host);
   for (const std::string& address : OwnAddresses()) names.insert(address);
   XLAD_ASSIGN_OR_RETURN(const security::KeyPair authority,
                         security::AuthorityIn(FolderOf(options_.data_folder), *options_.clock));

@@ -50,12 +50,6 @@ class EventQueue {
   std::deque<Event> events_;
 };
 
-std::string HostName() {
-  char name[256] = {};
-  if (gethostname(name, sizeof name - 1) != 0) return "localhost";
-  return name;
-}
-
 // Adds port 0, which means any free port, to a HOST without a port.
 std::string WithPort(const std::string& listen) {
   const absl::StatusOr<std::string> host = ParseHost(listen);
@@ -179,7 +173,8 @@ class Daemon {
     core.tasks_have_processes = true;
     core.identity.set_worker_id(id);
     core.identity.set_incarnation(random->Next());
-    core.identity.set_host(HostName());
+    const std::string host = HostName();
+    core.identity.set_host(host.empty() ? "localhost" : host);
     core.identity.set_pid(getpid());
     core.identity.set_data_address(data_address);
     core.identity.set_version(options.version);

@@ -18,6 +18,8 @@
 #include "base/clock.h"
 #include "base/counted.h"
 #include "base/file_system.h"
+#include "base/hash.h"
+#include "base/network.h"
 #include "base/rounding.h"
 #include "collectives/exec/group/meeting.h"
 #include "collectives/exec/group/own_folder.h"
@@ -192,8 +194,19 @@ absl::StatusOr<std::unique_ptr<ControlFile>> ShareControlFile(
                                                     Counted(control->ranks(), "rank"), ", expected ", ranks));
 }
 
+void RankBlock::SetProcess() {
+  pid = getpid();
+  std::strncpy(host, HostName().c_str(), sizeof host - 1);
+}
+
+void RankBlock::SetText(size_t index, const std::string& text) {
+  std::strncpy(texts[index], text.c_str(), kTextBytes - 1);  // Also fills the rest with zeros.
+}
+
+uint64_t OperationWord(const std::string& text, size_t index) { return (Hash64(text) & ~uint64_t{0xFFFF}) | index; }
+
 std::string OperationText(const RankBlock& block, uint64_t operation) {
-  const char* const text = block.texts[(operation & 0xFFFF) % RankBlock::kTexts];
+  const char* const text = block.texts[TextIndex(operation) % RankBlock::kTexts];
   return std::string(text, strnlen(text, RankBlock::kTextBytes));
 }
 

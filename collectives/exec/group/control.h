@@ -87,6 +87,11 @@ struct RankBlock {
   SharedWindow windows[kWindows];
   char texts[kTexts][kTextBytes] = {};
   OperationRecord records[kRecords];
+
+  // Sets `pid` and `host` to those of this process.
+  void SetProcess();
+  // Writes the text of an operation, truncated to kTextBytes - 1 bytes. `index` is less than kTexts.
+  void SetText(size_t index, const std::string& text);
 };
 
 struct ControlHead {
@@ -149,6 +154,11 @@ absl::StatusOr<std::string> ControlFolder();
 absl::StatusOr<std::unique_ptr<ControlFile>> ShareControlFile(
     absl::string_view name, int rank, int ranks, Rendezvous* rendezvous,
     const std::function<absl::Status(ControlFile&)>& prepare = [](ControlFile&) { return absl::OkStatus(); });
+
+// Returns the word of an operation in an entry line or a record, given its text and the index of the text.
+uint64_t OperationWord(const std::string& text, size_t index);
+// Returns the index of the text.
+inline size_t TextIndex(uint64_t operation) { return operation & 0xFFFF; }
 
 // Returns the text of an operation, given its word in an entry line or a record.
 std::string OperationText(const RankBlock& block, uint64_t operation);

@@ -1,6 +1,4 @@
 // Forms process groups and prepares operations.
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -9,7 +7,6 @@
 #include "base/cores.h"
 #include "base/counted.h"
 #include "base/file_system.h"
-#include "base/hash.h"
 #include "collectives/exec/group/cores.h"
 #include "collectives/exec/group/meeting.h"
 #include "collectives/exec/group/plans.h"
@@ -61,8 +58,7 @@ absl::Status ProcessGroup::Join(const Options& options, Bootstrap* bootstrap) {
                         bootstrap, &RealClock());
   XLAD_RETURN_IF_ERROR(ShareMemory(options, &rendezvous));
   RankBlock& self = control_->rank(rank_);
-  self.pid = getpid();
-  gethostname(self.host, sizeof self.host - 1);
+  self.SetProcess();
   const std::vector<uint64_t> cores = AffinityMask();
   std::copy_n(cores.begin(), std::min(cores.size(), std::size(self.cores)), self.cores);
   self.joined.store(1, std::memory_order_release);
@@ -148,7 +144,7 @@ ProcessGroup::~ProcessGroup() {
 }
 
 GroupOperation::~GroupOperation() {
-  if (group_ != nullptr) group_->used_texts_[word_ & 0xFFFF] = false;
+  if (group_ != nullptr) group_->used_texts_[TextIndex(word_)] = false;
 }
 
 GroupMachine ProcessGroup::machine() const { return {ranks_, exclusive_, core_->scratch_bytes(), cache_bytes_}; }
@@ -197,12 +193,10 @@ absl::StatusOr<std::unique_ptr<GroupOperation>> ProcessGroup::Prepare(const Coll
     return absl::ResourceExhaustedError(
         absl::StrCat("found ", free, " prepared operations in the group, which is the maximum; destroy one of them"));
   }
-  char* const slot = control_->rank(rank_).texts[free];
-  std::memset(slot, 0, RankBlock::kTextBytes);
-  std::strncpy(slot, text.c_str(), RankBlock::kTextBytes - 1);
+  control_->rank(rank_).SetText(free, text);
   used_texts_[free] = true;
   // Ranks that prepare operations in a different order have different indices, so only the hash is compared.
-  op.word_ = (Hash64(text) & ~uint64_t{0xFFFF}) | free;
+  op.word_ = OperationWord(text, free);
   op.group_ = this;
   return operation;
 }

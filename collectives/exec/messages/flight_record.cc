@@ -1,12 +1,8 @@
 #include "collectives/exec/messages/flight_record.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "base/hash.h"
 
 namespace xlad::collectives {
 
@@ -17,9 +13,8 @@ absl::StatusOr<std::unique_ptr<FlightRecord>> FlightRecord::Join(const std::stri
                         ShareControlFile(absl::StrCat(key, "-messages"), rank, ranks, rendezvous));
   std::unique_ptr<FlightRecord> record(new FlightRecord(std::move(control), rank));
   RankBlock& self = record->self();
-  self.pid = getpid();
-  gethostname(self.host, sizeof self.host - 1);
-  std::strcpy(self.texts[RankBlock::kTexts - 1], "one of many operations");
+  self.SetProcess();
+  self.SetText(RankBlock::kTexts - 1, "one of many operations");
   self.joined.store(1, std::memory_order_release);
   return record;
 }
@@ -38,16 +33,14 @@ FlightRecord::~FlightRecord() {
 uint64_t FlightRecord::Add(const std::string& text) {
   const size_t free = std::find(used_texts_.begin(), used_texts_.end(), false) - used_texts_.begin();
   if (free < used_texts_.size()) {
-    char* const slot = self().texts[free];
-    std::memset(slot, 0, RankBlock::kTextBytes);
-    std::strncpy(slot, text.c_str(), RankBlock::kTextBytes - 1);
+    self().SetText(free, text);
     used_texts_[free] = true;
   }
-  return (Hash64(text) & ~uint64_t{0xFFFF}) | free;
+  return OperationWord(text, free);
 }
 
 void FlightRecord::Remove(uint64_t word) {
-  if ((word & 0xFFFF) < used_texts_.size()) used_texts_[word & 0xFFFF] = false;
+  if (TextIndex(word) < used_texts_.size()) used_texts_[TextIndex(word)] = false;
 }
 
 void FlightRecord::Begin(uint64_t word) {

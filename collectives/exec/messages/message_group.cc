@@ -12,6 +12,7 @@
 #include "base/counted.h"
 #include "base/file_system.h"
 #include "base/hash.h"
+#include "base/network.h"
 #include "base/random.h"
 #include "collectives/exec/bootstrap/rendezvous.h"
 #include "collectives/exec/group/control.h"
@@ -30,9 +31,7 @@ PeerInfo SelfOf(int rank, const DataPlane* data_plane) {
   PeerInfo self;
   self.worker_id = absl::StrCat("rank ", rank);
   self.incarnation = SystemRandom()->Next();
-  char host[256] = {};
-  gethostname(host, sizeof host - 1);
-  self.host = host;
+  self.host = HostName();
   self.pid = getpid();
   self.data_address = data_plane == nullptr ? "" : data_plane->address();
   return self;

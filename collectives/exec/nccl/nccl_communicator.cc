@@ -1,9 +1,6 @@
 #include "collectives/exec/nccl/nccl_communicator.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -12,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "base/file_system.h"
 #include "base/log.h"
+#include "base/network.h"
 #include "collectives/exec/layout.h"
 
 namespace xlad::collectives::nccl {
@@ -24,8 +22,8 @@ constexpr size_t kMaxReasonBytes = 500;
 // being on one machine only if their host names are equal too.
 absl::StatusOr<std::string> MachineId() {
   XLAD_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().Read("/proc/sys/kernel/random/boot_id"));
-  char host[256] = {};
-  if (gethostname(host, sizeof host - 1) != 0) return absl::ErrnoToStatus(errno, "cannot read the host name");
+  const std::string host = HostName();
+  if (host.empty()) return absl::UnavailableError("the system does not report the name of this machine");
   return absl::StrCat(absl::StripAsciiWhitespace(text), " ", host);
 }
 
