@@ -141,6 +141,11 @@ TEST(FileSystem, PipesDevicesAndLinksAreNotReplaced) {
   EXPECT_EQ(*files.Read(file), "through");
 }
 
+TEST(FileSystem, PathsHaveAFolder) {
+  const std::pair<const char*, const char*> paths[] = {{"a/b/x", "a/b"}, {"/a/x", "/a"}, {"/x", "/"}, {"x", "."}};
+  for (const auto& [path, folder] : paths) EXPECT_EQ(FolderOfPath(path), folder);
+}
+
 TEST(SerialQueue, RunsAllFunctionsInOrder) {
   std::vector<int> ran;
   std::thread::id thread;

@@ -235,4 +235,10 @@ std::string JoinPath(absl::string_view directory, absl::string_view name) {
   return absl::StrCat(directory, "/", name);
 }
 
+std::string FolderOfPath(absl::string_view path) {
+  const size_t slash = path.rfind('/');
+  if (slash == absl::string_view::npos) return ".";
+  return std::string(path.substr(0, slash == 0 ? 1 : slash));
+}
+
 }  // namespace xlad

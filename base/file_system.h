@@ -79,4 +79,7 @@ FileSystem& RealFileSystem();
 // Returns "directory/name" with exactly one slash between them, or `name` if `directory` is empty.
 std::string JoinPath(absl::string_view directory, absl::string_view name);
 
+// Returns the folder of a path: "a" for "a/x", "/" for "/x", and "." for a path without a slash.
+std::string FolderOfPath(absl::string_view path);
+
 }  // namespace xlad

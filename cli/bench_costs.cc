@@ -73,7 +73,7 @@ void Store(const CostSource& source, int ranks, const collectives::CostModel& co
   const std::string path = CostsPath(source.transport, ranks);
   if (path.empty()) return;
   const std::string text = MachineKey(source.transport, ranks) + collectives::PrintCosts(costs);
-  absl::Status stored = RealFileSystem().MakeDirectories(path.substr(0, path.rfind('/')));
+  absl::Status stored = RealFileSystem().MakeDirectories(FolderOfPath(path));
   if (stored.ok()) stored = RealFileSystem().WriteAtomically(path, text);
   if (!stored.ok()) {
     std::fprintf(stderr, "xlad: warning: the calibration cannot be stored, and the next run will measure again: %s\n",

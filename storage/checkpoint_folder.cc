@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/file_system.h"
 #include "storage/checkpoint_index.h"
 #include "storage/object_writer.h"
 
@@ -66,7 +67,7 @@ absl::Status RemoveCheckpointFolder(FileSystem& files, const std::string& folder
   XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(folder));
   for (const std::string& name : names) XLAD_RETURN_IF_ERROR(files.Remove(JoinPath(folder, name)));
   XLAD_RETURN_IF_ERROR(files.RemoveDirectory(folder));
-  return files.SyncDirectory(FolderOf(folder));
+  return files.SyncDirectory(FolderOfPath(folder));
 }
 
 absl::StatusOr<std::vector<FoundCheckpoint>> ListCheckpoints(FileSystem& files, const std::string& path) {

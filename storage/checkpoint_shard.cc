@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/file_system.h"
 #include "storage/checkpoint_index.h"
 #include "storage/object_writer.h"
 #include "tensor/safetensors.h"
@@ -80,8 +81,8 @@ absl::StatusOr<v1::CheckpointShard> WriteShardFile(FileSystem& files, const std:
   XLAD_ASSIGN_OR_RETURN(const ObjectInfo info, writer->Finish());
   XLAD_RETURN_IF_ERROR(writer->Publish(path));
   // Makes the names of new folders durable as well.
-  XLAD_RETURN_IF_ERROR(files.SyncDirectory(FolderOf(folder)));
-  XLAD_RETURN_IF_ERROR(files.SyncDirectory(FolderOf(FolderOf(folder))));
+  XLAD_RETURN_IF_ERROR(files.SyncDirectory(FolderOfPath(folder)));
+  XLAD_RETURN_IF_ERROR(files.SyncDirectory(FolderOfPath(FolderOfPath(folder))));
   return shard.Describe(name, info);
 }
 

@@ -4,12 +4,6 @@
 
 namespace xlad::storage {
 
-std::string FolderOf(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return path.substr(0, slash == 0 ? 1 : slash);
-}
-
 absl::StatusOr<std::unique_ptr<ObjectWriter>> ObjectWriter::Create(FileSystem& files, std::string temporary) {
   XLAD_ASSIGN_OR_RETURN(std::unique_ptr<File> file, files.Open(temporary, OpenMode::kCreate));
   return std::unique_ptr<ObjectWriter>(new ObjectWriter(files, std::move(temporary), std::move(file)));
@@ -36,7 +30,7 @@ absl::StatusOr<ObjectInfo> ObjectWriter::Finish() {
 absl::Status ObjectWriter::Publish(const std::string& path) {
   XLAD_RETURN_IF_ERROR(files_.Rename(temporary_, path));
   published_ = true;
-  return files_.SyncDirectory(FolderOf(path));
+  return files_.SyncDirectory(FolderOfPath(path));
 }
 
 }  // namespace xlad::storage

@@ -44,7 +44,4 @@ class ObjectWriter {
   bool published_ = false;
 };
 
-// The folder of a path, or "." if the path has no slash.
-std::string FolderOf(const std::string& path);
-
 }  // namespace xlad::storage

@@ -37,8 +37,7 @@ absl::StatusOr<std::string> Beside(const Uri& index, const std::string& name) {
     return absl::InvalidArgumentError(absl::StrCat("found the shard \"", name.substr(0, 200), "\" in the index ",
                                                    index.ToString(), ", expected a name in its folder or xlad:DIGEST"));
   }
-  const size_t slash = index.rest.rfind('/');
-  return FileUri(JoinPath(index.rest.substr(0, slash == 0 ? 1 : slash), name));
+  return FileUri(JoinPath(FolderOfPath(index.rest), name));
 }
 
 }  // namespace xlad::storage

@@ -13,8 +13,6 @@
 namespace xlad::collectives {
 namespace {
 
-std::string Folder(const std::string& path) { return path.substr(0, path.rfind('/')); }
-
 absl::StatusOr<const xlad_transport_api*> Load(const PluginSource& source, const std::string& path) {
   // RTLD_GLOBAL is needed because the components of Open MPI expect its symbols to be visible. The library is never
   // closed, because network libraries have threads and handlers that run until the process ends.
@@ -42,7 +40,7 @@ std::vector<std::string> PluginFolders() {
   if (const char* const path = std::getenv("XLAD_PLUGIN_PATH"); path != nullptr) {
     folders = absl::StrSplit(path, ':', absl::SkipEmpty());
   }
-  folders.push_back(Folder(OwnExecutablePath()));
+  folders.push_back(FolderOfPath(OwnExecutablePath()));
   return folders;
 }
 
