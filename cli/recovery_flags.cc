@@ -40,9 +40,7 @@ std::string CheckEvery(const std::string& text) {
 }
 
 std::string CheckCheckpointUri(const std::string& text) {
-  if (text == "xlad:") return "";
-  const auto uri = storage::ParseUri(text);
-  if (uri.ok() && uri->scheme == storage::Uri::Scheme::kFile) return "";
+  if (storage::IsCheckpointUri(text)) return "";
   return absl::StrCat("found ", Quoted(text), ", expected \"xlad:\", or file: and the absolute path of a folder");
 }
 

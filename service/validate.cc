@@ -51,9 +51,7 @@ absl::Status CheckRange(absl::string_view field, int64_t value, int64_t low, int
 
 absl::Status CheckCheckpointUri(absl::string_view field, const std::string& uri) {
   XLAD_RETURN_IF_ERROR(CheckText(field, uri, kMaxPathBytes));
-  if (uri.empty() || uri == "xlad:") return absl::OkStatus();
-  const auto parsed = storage::ParseUri(uri);
-  if (parsed.ok() && parsed->scheme == storage::Uri::Scheme::kFile) return absl::OkStatus();
+  if (uri.empty() || storage::IsCheckpointUri(uri)) return absl::OkStatus();
   return Bad(field, Quoted(uri), "\"xlad:\", or \"file:\" and the absolute path of a folder");
 }
 

@@ -52,7 +52,10 @@ TEST(Uri, RoundTripsOrIsRefused) {
                                   "xlad:" + std::string(64, 'A'), std::string("s3://bucket"), std::string("file:/a\nb"),
                                   std::string("file:/a\0b", 9)}) {
     EXPECT_FALSE(ParseUri(text).ok()) << text;
+    EXPECT_FALSE(IsCheckpointUri(text)) << text;
   }
+  for (const char* text : {"xlad:", "file:/a"}) EXPECT_TRUE(IsCheckpointUri(text)) << text;
+  EXPECT_FALSE(IsCheckpointUri("xlad:" + digest)) << "a blob is not a place to write to";
 }
 
 TEST(Uri, ShardsAreInTheFolderOfTheirIndex) {

@@ -28,6 +28,11 @@ absl::StatusOr<Uri> ParseUri(absl::string_view text) {
                                                  "64 lower-case hex digits"));
 }
 
+bool IsCheckpointUri(absl::string_view text) {
+  const absl::StatusOr<Uri> uri = ParseUri(text);
+  return uri.ok() && (uri->scheme == Uri::Scheme::kFile || uri->rest.empty());
+}
+
 absl::StatusOr<std::string> Beside(const Uri& index, const std::string& name) {
   if (absl::string_view(name).substr(0, 5) == "xlad:") {
     XLAD_RETURN_IF_ERROR(ParseUri(name).status());

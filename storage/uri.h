@@ -27,6 +27,9 @@ absl::StatusOr<Uri> ParseUri(absl::string_view text);
 std::string FileUri(absl::string_view path);
 std::string BlobUri(absl::string_view digest);
 
+// Whether a job may write checkpoints there: "xlad:", or the URI of a file.
+bool IsCheckpointUri(absl::string_view text);
+
 // The URI of the file `name` in the folder of `index`. If `name` is itself the URI of a blob, returns it unchanged.
 // InvalidArgument if `name` begins with a dot or contains a slash, or if `index` is a blob.
 absl::StatusOr<std::string> Beside(const Uri& index, const std::string& name);
