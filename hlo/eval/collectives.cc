@@ -48,19 +48,6 @@ Value PartOf(const Value& value, int64_t dimension, int64_t parts, int64_t i) {
   return Value(ReadStrided(value, view, shape));
 }
 
-// The concatenation of the parts along `dimension`.
-Value Concatenate(const std::vector<Value>& parts, int64_t dimension) {
-  tensor::Shape shape = parts[0].shape();
-  shape.dims[dimension] *= std::ssize(parts);
-  Array out(shape);
-  StridedView to = RowMajor(shape.dims);
-  for (const Value& part : parts) {
-    CopyStrided({part.bytes(), RowMajor(part.dims())}, {out.bytes(), to}, part.dims(), tensor::ByteWidth(shape.type));
-    to.offset += part.dims()[dimension] * to.strides[dimension];
-  }
-  return Value(std::move(out));
-}
-
 // For each rank, one result per operand.
 using Results = std::vector<std::vector<Value>>;
 

@@ -64,16 +64,7 @@ absl::StatusOr<Value> EvalReverse(const Operation& operation) {
 }
 
 absl::StatusOr<Value> EvalConcatenate(const Operation& operation) {
-  const tensor::Shape& shape = operation.result();
-  const int64_t dimension = operation.instruction.dimensions()[0];
-  Array out(shape);
-  StridedView to = RowMajor(shape.dims);
-  for (const Value& operand : operation.operands) {
-    CopyStrided({operand.bytes(), RowMajor(operand.dims())}, {out.bytes(), to}, operand.dims(),
-                tensor::ByteWidth(shape.type));
-    to.offset += operand.dims()[dimension] * to.strides[dimension];
-  }
-  return Value(std::move(out));
+  return Concatenate(operation.operands, operation.instruction.dimensions()[0]);
 }
 
 // The elements [first, first + count) of one dimension of the operand are inside the padded result. `position` is the

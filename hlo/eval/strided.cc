@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "hlo/eval/numeric.h"
 
@@ -89,6 +90,18 @@ Value TransposeValue(const Value& value, absl::Span<const int64_t> permutation) 
     view.strides.push_back(strides[from]);
   }
   return identity ? value : Value(ReadStrided(value, view, shape));
+}
+
+Value Concatenate(absl::Span<const Value> parts, int64_t dimension) {
+  tensor::Shape shape = parts[0].shape();
+  for (const Value& part : parts.subspan(1)) shape.dims[dimension] += part.dims()[dimension];
+  Array out(shape);
+  StridedView to = RowMajor(shape.dims);
+  for (const Value& part : parts) {
+    CopyStrided({part.bytes(), RowMajor(part.dims())}, {out.bytes(), to}, part.dims(), tensor::ByteWidth(shape.type));
+    to.offset += part.dims()[dimension] * to.strides[dimension];
+  }
+  return Value(std::move(out));
 }
 
 Value SliceAt(const Value& value, int64_t dimension, int64_t i) {

@@ -35,6 +35,9 @@ inline StridedView RowMajor(absl::Span<const int64_t> dims) { return {0, tensor:
 // Transposes `value`: dimension d of the result is dimension permutation[d] of `value`.
 Value TransposeValue(const Value& value, absl::Span<const int64_t> permutation);
 
+// The concatenation of the parts, of which there is at least one, along `dimension`.
+Value Concatenate(absl::Span<const Value> parts, int64_t dimension);
+
 // Slice `i` of dimension `dimension`, without that dimension.
 Value SliceAt(const Value& value, int64_t dimension, int64_t i);
 
