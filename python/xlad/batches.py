@@ -12,8 +12,7 @@ import numpy as np
 
 from xlad import safetensors
 from xlad.element_types import shape_text
-
-Tree = Any
+from xlad.trees import Tree, flatten, unflatten
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,7 +149,7 @@ def _streamed(data: Any, drop_last: bool) -> Stream:
 
 def _has_fewer_rows(batch: Tree, first: Tree) -> bool:
     """Whether the batch has the structure and shapes of the first one, except that it has fewer rows."""
-    (leaves, tree), (others, expected) = _flatten(batch), _flatten(first)
+    (leaves, tree), (others, expected) = flatten(batch), flatten(first)
     shapes = [(np.shape(a), np.shape(b)) for a, b in zip(leaves, others)]
     if tree != expected or any(len(a) != len(b) or not b or a[1:] != b[1:] for a, b in shapes):
         return False
@@ -170,7 +169,7 @@ def _from_rows(data: Tree, rows: int | None, cut: bool) -> Batches:
     """Cuts the rows of `data` into batches. If `cut` is set, rows after the last complete batch are omitted."""
     from xlad import program
 
-    leaves, treedef = _flatten(data)
+    leaves, treedef = flatten(data)
     names = program.leaf_names(data, "batch")
     arrays = [_data_array(leaf, f"data {n}") for n, leaf in zip(names, leaves)]
     totals = {array.shape[0] if array.ndim else 0 for array in arrays}
@@ -184,7 +183,7 @@ def _from_rows(data: Tree, rows: int | None, cut: bool) -> Batches:
     rows = int(rows)
     count = total // rows
     arrays = [array[: count * rows] if cut else array for array in arrays]
-    return Batches(_unflatten(treedef, [array[:rows] for array in arrays]), names, arrays, rows, count, False)
+    return Batches(unflatten(treedef, [array[:rows] for array in arrays]), names, arrays, rows, count, False)
 
 
 def _data_array(leaf: Any, place: str) -> np.ndarray:
@@ -198,21 +197,8 @@ def _data_array(leaf: Any, place: str) -> np.ndarray:
 def _is_tree(data: Any) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # JAX warns about iterable leaves.
-        leaves, _ = _flatten(data)
+        leaves, _ = flatten(data)
     return not (len(leaves) == 1 and leaves[0] is data) or hasattr(data, "dtype")
-
-
-def _flatten(tree: Tree) -> tuple[list[Any], Any]:
-    import jax
-
-    leaves, treedef = jax.tree_util.tree_flatten(tree)
-    return leaves, treedef
-
-
-def _unflatten(treedef: Any, leaves: list[Any]) -> Tree:
-    import jax
-
-    return jax.tree_util.tree_unflatten(treedef, leaves)
 
 
 def _from_batches(batches: list[Any], number: int = 1) -> Batches:
@@ -221,11 +207,11 @@ def _from_batches(batches: list[Any], number: int = 1) -> Batches:
 
     if not batches:
         raise ValueError("found no batches in the data, expected at least one")
-    _, treedef = _flatten(batches[0])
+    _, treedef = flatten(batches[0])
     names = program.leaf_names(batches[0], "batch")
     columns: list[list[np.ndarray]] = [[] for _ in names]
     for i, batch in enumerate(batches, number - 1):
-        leaves, found = _flatten(batch)
+        leaves, found = flatten(batch)
         if found != treedef:
             raise ValueError(f"found batch {i} of structure {found}, expected {treedef}, as batch 0 has")
         for column, name, leaf in zip(columns, names, leaves):
@@ -237,7 +223,7 @@ def _from_batches(batches: list[Any], number: int = 1) -> Batches:
             column.append(array)
     rows = {column[0].shape[0] if column[0].ndim else 0 for column in columns}
     if len(rows) == 1 and 0 not in rows:
-        example = _unflatten(treedef, [column[0] for column in columns])
+        example = unflatten(treedef, [column[0] for column in columns])
         return Batches(example, names, [np.concatenate(column) for column in columns], rows.pop(), len(batches), False)
     arrays = [np.stack(column) for column in columns]
-    return Batches(_unflatten(treedef, [array[:1] for array in arrays]), names, arrays, 1, len(batches), True)
+    return Batches(unflatten(treedef, [array[:1] for array in arrays]), names, arrays, 1, len(batches), True)

@@ -13,8 +13,7 @@ from xlad import batches, metrics, safetensors
 from xlad.batches import Batches, DataOptions
 from xlad.element_types import shape_text
 from xlad.job import Axes, Job, axes_text, whole_number
-
-Tree = Any
+from xlad.trees import Tree, flatten, unflatten
 
 
 class Training:
@@ -38,7 +37,7 @@ class Training:
         self.steps = steps
         self._step = step
         self._state = state
-        leaves, self._treedef = _flatten(state)
+        leaves, self._treedef = flatten(state)
         self._keys = program.key_leaves(state)
         self.state_names = program.leaf_names(state, "state")
         self._arrays = [program.to_array(leaf, f"state {n}") for n, leaf in zip(self.state_names, leaves)]
@@ -50,7 +49,7 @@ class Training:
         if not arguments <= self._takes <= arguments + 1:
             before = "state" if arguments == 1 else "state, batch"
             raise TypeError(f"found a step of {self._takes} arguments, expected step({before}) or step({before}, t)")
-        self._arguments: list[Tree] = [_unflatten(self._treedef, self._arrays)]
+        self._arguments: list[Tree] = [unflatten(self._treedef, self._arrays)]
         self._argument_names = [self.state_names]
         if self._batches is not None:
             self._arguments.append(self._batches.example)
@@ -84,7 +83,7 @@ class Training:
 
         from xlad import program
 
-        state = _unflatten(self._treedef, program.wrap_keys(jax.tree_util.tree_leaves(state), self._keys))
+        state = unflatten(self._treedef, program.wrap_keys(jax.tree_util.tree_leaves(state), self._keys))
         rest = list(rest)
         if self._batches is not None and self._batches.stacked:
             rest[0] = jax.tree_util.tree_map(lambda leaf: leaf[0], rest[0])
@@ -159,7 +158,7 @@ def restore_like(state: Tree) -> Callable[[Mapping[str, np.ndarray]], Tree]:
     """Returns a function that converts arrays by name to a tree like `state`."""
     from xlad import program
 
-    leaves, treedef = _flatten(state)
+    leaves, treedef = flatten(state)
     keys = program.key_leaves(state)
     names = program.leaf_names(state, "state")
     arrays_before = [program.to_array(leaf, f"state {n}") for n, leaf in zip(names, leaves)]
@@ -176,7 +175,7 @@ def restore_like(state: Tree) -> Callable[[Mapping[str, np.ndarray]], Tree]:
         for name, (dtype, shape), of_jax in zip(names, shapes, are_of_jax):
             array = arrays[name].view(dtype).reshape(shape)
             found.append(jnp.asarray(array) if of_jax else array.copy())
-        return _unflatten(treedef, program.wrap_keys(found, keys))
+        return unflatten(treedef, program.wrap_keys(found, keys))
 
     return restore
 
@@ -215,19 +214,6 @@ def write_directory(training: Training, directory: str | pathlib.Path, meshes: S
     return out
 
 
-def _flatten(tree: Tree) -> tuple[list[Any], Any]:
-    import jax
-
-    leaves, treedef = jax.tree_util.tree_flatten(tree)
-    return leaves, treedef
-
-
-def _unflatten(treedef: Any, leaves: Sequence[Any]) -> Tree:
-    import jax
-
-    return jax.tree_util.tree_unflatten(treedef, leaves)
-
-
 def _kind(value: Any) -> str:
     return f"a tuple of {len(value)}" if isinstance(value, tuple) else f"{type(value).__name__}"
 
@@ -236,6 +222,6 @@ def _metrics(returned: Any) -> tuple[list[tuple[str, str]], list[Any]]:
     """Returns the names, kinds and values of the scalars. If the metrics are a single number, it is the loss."""
     from xlad import program
 
-    leaves, _ = _flatten(returned)
+    leaves, _ = flatten(returned)
     names, values = metrics.encode(program.leaf_names(returned, "loss"), leaves)
     return [(name, "loss" if name == "loss" else "metric") for name in names], values
