@@ -10,7 +10,6 @@ CPUs.
 """
 
 import argparse
-import math
 import os
 import pathlib
 import statistics
@@ -24,9 +23,7 @@ def side(name, folder, job, mesh, cpus):
 
 
 def measure(job, mesh, args):
-    devices = math.prod(mesh["axes"].values()) if mesh["name"] != "single" else 1
-    flag = ",".join(f"{name}={size}" for name, size in mesh["axes"].items()) if devices > 1 else ""
-    cpus = set(sorted(os.sched_getaffinity(0))[-args.threads:]) if devices == 1 else None
+    devices, flag, cpus = bench.place(mesh, args.threads)
     sides = [side("before", args.before, job, flag, cpus), side("after", args.after, job, flag, cpus)]
     try:
         builds = [[s.ask("build")["build_ms"] for s in sides] for _ in range(args.builds)]

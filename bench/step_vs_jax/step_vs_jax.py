@@ -96,10 +96,16 @@ def block_size(side, milliseconds):
     return max(2, min(2000, round(milliseconds / side.step_ms(5))))
 
 
-def measure(job, mesh, args):
+def place(mesh, threads):
+    """Returns the number of devices of a mesh, its value of --mesh, and the CPUs for one device (None for several)."""
     devices = math.prod(mesh["axes"].values()) if mesh["name"] != "single" else 1
     flag = ",".join(f"{name}={size}" for name, size in mesh["axes"].items()) if devices > 1 else ""
-    cpus = set(sorted(os.sched_getaffinity(0))[-args.threads:]) if devices == 1 else None
+    cpus = set(sorted(os.sched_getaffinity(0))[-threads:]) if devices == 1 else None
+    return devices, flag, cpus
+
+
+def measure(job, mesh, args):
+    devices, flag, cpus = place(mesh, args.threads)
     xlad = Side("xlad", [str(args.build / "step_vs_jax_xlad"), str(args.build / "xlad"), str(job), flag], cpus)
     jax = Side("jax", [sys.executable, str(HERE / "jax_side.py"), str(job), mesh["name"], str(devices)], cpus)
     workers = min(args.workers, devices)
