@@ -1,5 +1,11 @@
-// An owner of a POSIX file descriptor.
+// An owner of a POSIX file descriptor, and reads and writes of all bytes.
 #pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace xlad {
 
@@ -21,5 +27,13 @@ class FileDescriptor {
  private:
   int fd_ = -1;
 };
+
+// Writes all bytes. Returns false, with the reason in errno, if the system refuses. Any part of the bytes may then have
+// been written.
+bool WriteAll(int fd, absl::string_view bytes);
+
+// Reads out.size() bytes from `offset` of a file. Returns the number of bytes read, which is smaller only at the end of
+// the file, or -1 with the reason in errno.
+int64_t ReadAt(int fd, int64_t offset, absl::Span<std::byte> out);
 
 }  // namespace xlad

@@ -27,14 +27,8 @@ absl::Status SystemError(absl::string_view what, const std::string& path) {
   return absl::InternalError(text);
 }
 
-absl::Status WriteAll(int fd, absl::string_view bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t n = write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return SystemError("cannot write", path);
-    bytes.remove_prefix(n);
-  }
-  return absl::OkStatus();
+absl::Status Write(int fd, absl::string_view bytes, const std::string& path) {
+  return WriteAll(fd, bytes) ? absl::OkStatus() : SystemError("cannot write", path);
 }
 
 bool IsRegular(const std::string& path) {
@@ -75,18 +69,11 @@ absl::Status SyncFolder(const std::string& path) {
 }
 
 absl::Status ReadExactly(int fd, int64_t offset, absl::Span<std::byte> out, const std::string& path) {
-  size_t done = 0;
-  while (done < out.size()) {
-    const ssize_t n = pread(fd, out.data() + done, out.size() - done, offset + static_cast<int64_t>(done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return SystemError("cannot read", path);
-    if (n == 0) {
-      return absl::DataLossError(absl::StrCat(path, " ends at byte ", offset + done, ", expected at least ",
-                                              offset + out.size()));
-    }
-    done += n;
-  }
-  return absl::OkStatus();
+  const int64_t n = ReadAt(fd, offset, out);
+  if (n < 0) return SystemError("cannot read", path);
+  if (n == std::ssize(out)) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat(path, " ends at byte ", offset + n, ", expected at least ", offset + std::ssize(out)));
 }
 
 class PosixFile final : public File {
@@ -101,7 +88,7 @@ class PosixFile final : public File {
   absl::Status Read(int64_t offset, absl::Span<std::byte> out) const override {
     return ReadExactly(file_.get(), offset, out, path_);
   }
-  absl::Status Append(absl::string_view bytes) override { return WriteAll(file_.get(), bytes, path_); }
+  absl::Status Append(absl::string_view bytes) override { return Write(file_.get(), bytes, path_); }
   absl::Status Sync() override {
     return fsync(file_.get()) == 0 ? absl::OkStatus() : SystemError("cannot sync", path_);
   }
@@ -141,7 +128,7 @@ class PosixFileSystem final : public FileSystem {
     static std::atomic<int> serial = 0;
     if (Exists(given) && !IsDirectory(given) && !IsRegular(given)) {  // Devices and pipes are written to, not replaced.
       FileDescriptor file(open(given.c_str(), O_WRONLY | O_CLOEXEC));
-      return file.get() < 0 ? SystemError("cannot write", given) : WriteAll(file.get(), bytes, given);
+      return file.get() < 0 ? SystemError("cannot write", given) : Write(file.get(), bytes, given);
     }
     const std::string path = FollowLinks(given);
     const std::string temporary = absl::StrCat(path, ".tmp.", getpid(), ".", serial++);
@@ -216,7 +203,7 @@ class PosixFileSystem final : public FileSystem {
   static absl::Status WriteAndSync(const std::string& temporary, const std::string& path, absl::string_view bytes) {
     FileDescriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (file.get() < 0) return SystemError("cannot write", path);
-    XLAD_RETURN_IF_ERROR(WriteAll(file.get(), bytes, path));
+    XLAD_RETURN_IF_ERROR(Write(file.get(), bytes, path));
     if (fsync(file.get()) != 0) return SystemError("cannot sync", path);
     return absl::OkStatus();
   }

@@ -10,25 +10,14 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
-#include "base/random.h"
 #include "base/file_descriptor.h"
+#include "base/random.h"
 
 namespace xlad::security {
 namespace {
 
 absl::Status Failed(absl::string_view what, const std::string& path) {
   return absl::UnavailableError(absl::StrCat("cannot ", what, " ", path, ": ", std::strerror(errno)));
-}
-
-absl::Status WriteAndSync(int file, const std::string& path, const std::string& contents) {
-  size_t written = 0;
-  while (written < contents.size()) {
-    const ssize_t n = write(file, contents.data() + written, contents.size() - written);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return Failed("write", path);
-    written += static_cast<size_t>(n);
-  }
-  return fsync(file) == 0 ? absl::OkStatus() : Failed("write", path);
 }
 
 }  // namespace
@@ -44,7 +33,7 @@ absl::Status WritePrivateFile(const std::string& path, const std::string& conten
   {
     const FileDescriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!file.is_open()) return Failed("make", temporary);
-    status = WriteAndSync(file.get(), temporary, contents);
+    if (!WriteAll(file.get(), contents) || fsync(file.get()) != 0) status = Failed("write", temporary);
   }
   if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) status = Failed("replace", path);
   if (!status.ok()) unlink(temporary.c_str());

@@ -48,18 +48,11 @@ uint64_t SumOf(int64_t block, absl::Span<const std::byte> bytes) {
                                       static_cast<uint64_t>(block) + 1));
 }
 
-bool ReadAll(int file, int64_t offset, absl::Span<std::byte> out) {
-  while (!out.empty()) {
-    const ssize_t n = pread(file, out.data(), out.size(), offset);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    offset += n;
-    out.remove_prefix(n);
-  }
-  return true;
+bool ReadAllAt(int file, int64_t offset, absl::Span<std::byte> out) {
+  return ReadAt(file, offset, out) == std::ssize(out);
 }
 
-bool WriteAll(int file, int64_t offset, absl::Span<const std::byte> bytes) {
+bool WriteAllAt(int file, int64_t offset, absl::Span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t n = pwrite(file, bytes.data(), bytes.size(), offset);
     if (n < 0 && errno == EINTR) continue;
@@ -142,13 +135,13 @@ class HostCache::Entry {
   // Reads the block into `out`, which has its size. Returns false if the block is missing or damaged.
   bool Read(int64_t block, absl::Span<std::byte> out) const {
     const uint64_t sum = SumAt(block);
-    return sum != 0 && ReadAll(file(), OffsetOf(block), out) && SumOf(block, out) == sum;
+    return sum != 0 && ReadAllAt(file(), OffsetOf(block), out) && SumOf(block, out) == sum;
   }
   bool HasSum(int64_t block) const { return SumAt(block) != 0; }
   // Writes the bytes and then the checksum. After a crash in between, the block counts as missing or damaged.
   bool Write(int64_t block, absl::Span<const std::byte> bytes) const {
     uint64_t sum = SumOf(block, bytes);
-    return WriteAll(file(), OffsetOf(block), bytes) && WriteAll(file(), SumOffset(block), BytesOf(&sum));
+    return WriteAllAt(file(), OffsetOf(block), bytes) && WriteAllAt(file(), SumOffset(block), BytesOf(&sum));
   }
   // Sets the time of last use. Files that were used least recently are removed first.
   void Touch() const { (void)futimens(file(), nullptr); }
@@ -161,7 +154,7 @@ class HostCache::Entry {
   }
   uint64_t SumAt(int64_t block) const {
     uint64_t sum = 0;
-    return ReadAll(file(), SumOffset(block), BytesOf(&sum)) ? sum : 0;
+    return ReadAllAt(file(), SumOffset(block), BytesOf(&sum)) ? sum : 0;
   }
   void SetHeader(const Header& header) {
     header_ = header;
@@ -170,7 +163,7 @@ class HostCache::Entry {
   }
   bool ReadHeader(int64_t bytes) {
     Header header;
-    if (!ReadAll(file(), 0, BytesOf(&header)) || header.sum != SumOf(header)) return false;
+    if (!ReadAllAt(file(), 0, BytesOf(&header)) || header.sum != SumOf(header)) return false;
     if (header.magic != kMagic || header.block_bytes != kCacheBlockBytes || header.bytes < 0) return false;
     if (bytes >= 0 && header.bytes != bytes) return false;
     SetHeader(header);
@@ -183,7 +176,7 @@ class HostCache::Entry {
     header.sum = SumOf(header);
     SetHeader(header);
     return ftruncate(file(), 0) == 0 && ftruncate(file(), data_begin_ + bytes) == 0 &&
-           WriteAll(file(), 0, BytesOf(&header));
+           WriteAllAt(file(), 0, BytesOf(&header));
   }
 
   const FileDescriptor file_;

@@ -17,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "base/child_process.h"
 #include "base/clock.h"
+#include "base/file_descriptor.h"
 #include "base/file_system.h"
 #include "base/log.h"
 
@@ -56,15 +57,6 @@ std::string LastOutput(const std::string& tail) {
     if (c != '\n' && (c < ' ' || c > '~')) c = '?';
   }
   return words;
-}
-
-void WriteToErrors(absl::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = write(STDERR_FILENO, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return;
-    bytes.remove_prefix(n);
-  }
 }
 
 }  // namespace
@@ -213,7 +205,7 @@ void AttemptProcess::ReadOutput() {
     if (n < 0 && errno == EINTR) continue;
     if (n == 0) output_.Close();
     if (n <= 0) return;
-    WriteToErrors(absl::string_view(buffer, n));
+    WriteAll(STDERR_FILENO, absl::string_view(buffer, n));
     tail_.append(buffer, n);
     if (tail_.size() > kTailBytes) tail_.erase(0, tail_.size() - kTailBytes);
   }
