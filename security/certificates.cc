@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "security/openssl_deleter.h"
+#include "security/openssl_error.h"
 #include "security/private_files.h"
 
 namespace xlad::security {
@@ -29,10 +30,7 @@ using Certificate = std::unique_ptr<X509, OpensslDeleter<X509_free>>;
 using Buffer = std::unique_ptr<BIO, OpensslDeleter<BIO_free_all>>;
 
 absl::Status LibraryError(absl::string_view what) {
-  char text[256] = "unknown error";
-  if (const unsigned long code = ERR_get_error(); code != 0) ERR_error_string_n(code, text, sizeof text);
-  ERR_clear_error();
-  return absl::InternalError(absl::StrCat(what, ": ", text));
+  return absl::InternalError(absl::StrCat(what, ": ", TakeOpensslError(ERR_get_error())));
 }
 
 std::string Contents(BIO* buffer) {

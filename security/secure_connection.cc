@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
 #include "security/openssl_deleter.h"
+#include "security/openssl_error.h"
 
 namespace xlad::security {
 namespace {
@@ -127,12 +128,7 @@ SSL_CTX* Context() {
   return context;
 }
 
-std::string LibraryText() {
-  char text[256] = "unknown error";
-  if (const unsigned long code = ERR_peek_last_error(); code != 0) ERR_error_string_n(code, text, sizeof text);
-  ERR_clear_error();
-  return text;
-}
+std::string LibraryText() { return TakeOpensslError(ERR_peek_last_error()); }
 
 class SecureConnection final : public SecuredConnection {
  public:
