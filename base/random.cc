@@ -19,12 +19,7 @@ class GetRandom final : public Random {
 class SplitMix64 final : public Random {
  public:
   explicit SplitMix64(uint64_t seed) : state_(seed) {}
-  uint64_t Next() override {
-    uint64_t z = (state_ += 0x9E3779B97F4A7C15u);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-  }
+  uint64_t Next() override { return MixBits(state_ += 0x9E3779B97F4A7C15u); }
 
  private:
   uint64_t state_;

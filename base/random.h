@@ -20,6 +20,13 @@ class Random {
   std::string Hex(int bytes);
 };
 
+// The mixing function of SplitMix64: a bijection that spreads each bit of x over all bits of the result.
+inline uint64_t MixBits(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
 // Returns a source of random numbers from the operating system (getrandom). Thread-safe.
 std::unique_ptr<Random> SystemRandom();
 // Returns a source of the same sequence for the same seed: SplitMix64 (Steele, Lea and Flood, "Fast splittable

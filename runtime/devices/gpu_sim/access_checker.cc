@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/random.h"
 
 namespace xlad::runtime {
 namespace {
@@ -10,13 +11,6 @@ namespace {
 constexpr int64_t kSectorBytes = 32, kWarp = 32;
 
 thread_local AccessChecker* active = nullptr;
-
-// The mixing function of SplitMix64.
-uint64_t Mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
 
 }  // namespace
 
@@ -94,9 +88,9 @@ void* AccessChecker::Access(uintptr_t address, int64_t bytes, bool is_store, int
     elsewhere_.assign(static_cast<size_t>(bytes), std::byte{0});
     return elsewhere_.data();
   }
-  uint64_t hash = Mix(static_cast<uint64_t>(tile_) << 32 | static_cast<uint64_t>(thread));
-  hash = Mix(hash ^ (static_cast<uint64_t>(argument) << 48 | (address - buffer.begin)));
-  report_.trace += Mix(hash ^ (static_cast<uint64_t>(bytes) << 1 | (is_store ? 1 : 0)));
+  uint64_t hash = MixBits(static_cast<uint64_t>(tile_) << 32 | static_cast<uint64_t>(thread));
+  hash = MixBits(hash ^ (static_cast<uint64_t>(argument) << 48 | (address - buffer.begin)));
+  report_.trace += MixBits(hash ^ (static_cast<uint64_t>(bytes) << 1 | (is_store ? 1 : 0)));
   for (uintptr_t byte = address; byte < end; ++byte) Check(buffer, byte, is_store, static_cast<int16_t>(thread));
   if (buffer.role != Role::kShared && bytes > 0) Count(address, end, is_store, thread);
   return reinterpret_cast<void*>(address);
