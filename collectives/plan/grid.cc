@@ -46,4 +46,11 @@ int PositionIn(const std::vector<int>& grid, const std::vector<int>& coordinates
   return position;
 }
 
+int DifferenceIn(const std::vector<int>& grid, int from, int to) {
+  const std::vector<int> start = CoordinatesOf(grid, from);
+  std::vector<int> difference = CoordinatesOf(grid, to);
+  for (size_t d = 0; d < grid.size(); ++d) difference[d] = (difference[d] - start[d] + grid[d]) % grid[d];
+  return PositionIn(grid, difference);
+}
+
 }  // namespace xlad::collectives

@@ -22,4 +22,8 @@ std::string RefuseGrid(const CollectivePlan& plan, int ranks, int dimensions);
 std::vector<int> CoordinatesOf(const std::vector<int>& grid, int position);
 int PositionIn(const std::vector<int>& grid, const std::vector<int>& coordinates);
 
+// Returns the position whose coordinates are those of `to` minus those of `from`, modulo the sizes of the grid. In a
+// grid whose dimensions all wrap around, it is as far from position 0 as `to` is from `from`.
+int DifferenceIn(const std::vector<int>& grid, int from, int to);
+
 }  // namespace xlad::collectives

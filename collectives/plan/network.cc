@@ -110,10 +110,7 @@ int Network::DimensionOf(int link) const {
 }
 
 int Network::LinkOfRankZero(int link) const {
-  const std::vector<int> from = CoordinatesOf(grid_, links_[link].from);
-  std::vector<int> to = CoordinatesOf(grid_, links_[link].to);
-  for (size_t d = 0; d < grid_.size(); ++d) to[d] = (to[d] - from[d] + grid_[d]) % grid_[d];
-  return LinkBetween(0, PositionIn(grid_, to));
+  return LinkBetween(0, DifferenceIn(grid_, links_[link].from, links_[link].to));
 }
 
 double Network::InjectionRate() const {

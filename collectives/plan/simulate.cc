@@ -93,18 +93,9 @@ class Simulation {
  private:
   using Key = std::array<int, 4>;  // The sender, the receiver, the channel or flag, and whether it is a signal.
 
-  // Returns the distance from one rank to another, as the number of the rank at this distance from rank 0.
-  int DistanceOf(int from, int to) const {
-    const std::vector<int>& grid = network_.grid();
-    const std::vector<int> start = CoordinatesOf(grid, from);
-    std::vector<int> distance = CoordinatesOf(grid, to);
-    for (size_t d = 0; d < grid.size(); ++d) distance[d] = (distance[d] - start[d] + grid[d]) % grid[d];
-    return PositionIn(grid, distance);
-  }
-
   absl::StatusOr<int> FlowOf(int from, int to, int channel, bool is_signal) {
     if (only_rank_zero_) {
-      to = DistanceOf(from, to);
+      to = DifferenceIn(network_.grid(), from, to);
       from = 0;
     }
     const auto [at, is_new] = flow_ids_.try_emplace({from, to, channel, is_signal}, static_cast<int>(flows_.size()));
