@@ -71,6 +71,12 @@ class Stream : public collectives::DeviceOps {
   virtual absl::Status WaitFor(const Event& event) = 0;
 };
 
+// Returns InvalidArgument if a copy or a fill has a negative number of bytes. `kind` is that of the device.
+inline absl::Status CheckBytes(absl::string_view kind, int64_t bytes) {
+  if (bytes >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(kind, ": found a range of ", bytes, " bytes, expected 0 or more"));
+}
+
 // Consecutive steps whose results the host does not read before all of them are enqueued: kernels, library ops and
 // copies for which LoadedExecutable::CanGroup is true.
 struct StepGroup {

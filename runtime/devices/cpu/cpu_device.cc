@@ -44,11 +44,6 @@ absl::StatusOr<std::unique_ptr<DeviceMemory>> AllocateMemory(int64_t bytes) {
   return std::make_unique<CpuMemory>(address, bytes);
 }
 
-absl::Status CheckBytes(int64_t bytes) {
-  if (bytes >= 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("cpu: found a range of ", bytes, " bytes, expected 0 or more"));
-}
-
 // An event that is always done, because work of the cpu device has finished when the call that enqueues it returns.
 class CpuEvent final : public Event {
  public:
@@ -74,7 +69,7 @@ class CpuStream final : public Stream {
     return Copy(to.data(), from, std::ssize(to));
   }
   absl::Status Copy(void* to, const void* from, int64_t bytes) override {
-    XLAD_RETURN_IF_ERROR(CheckBytes(bytes));
+    XLAD_RETURN_IF_ERROR(CheckBytes("cpu", bytes));
     if (bytes == 0 || to == from) return absl::OkStatus();
     std::byte* const target = static_cast<std::byte*>(to);
     const std::byte* const source = static_cast<const std::byte*>(from);
@@ -85,7 +80,7 @@ class CpuStream final : public Stream {
     return absl::OkStatus();
   }
   absl::Status FillZero(void* to, int64_t bytes) override {
-    XLAD_RETURN_IF_ERROR(CheckBytes(bytes));
+    XLAD_RETURN_IF_ERROR(CheckBytes("cpu", bytes));
     ForParts(bytes / kMinBytesOfPart, bytes, [&](int64_t begin, int64_t end) {
       if (end > begin) std::memset(static_cast<std::byte*>(to) + begin, 0, static_cast<size_t>(end - begin));
     });

@@ -17,11 +17,6 @@ std::string LastWorkText(const std::string& work) {
   return absl::StrCat(" (the last kernel or library op: ", work, ")");
 }
 
-absl::Status CheckBytes(int64_t bytes) {
-  if (bytes >= 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("cuda: found a range of ", bytes, " bytes, expected 0 or more"));
-}
-
 class CudaEvent final : public Event {
  public:
   static absl::StatusOr<std::unique_ptr<CudaEvent>> Make(std::shared_ptr<const Gpu> gpu,
@@ -183,7 +178,7 @@ absl::Status CudaStream::StartCopyToHost(absl::Span<std::byte> to, const void* f
 }
 
 absl::Status CudaStream::Copy(void* to, const void* from, int64_t bytes) {
-  XLAD_RETURN_IF_ERROR(CheckBytes(bytes));
+  XLAD_RETURN_IF_ERROR(CheckBytes("cuda", bytes));
   XLAD_RETURN_IF_ERROR(Begin());
   if (bytes == 0 || to == from) return absl::OkStatus();
   const DevicePointer target = Address(to), source = Address(from);
@@ -205,7 +200,7 @@ absl::Status CudaStream::CopyOverlapping(DevicePointer to, DevicePointer from, s
 }
 
 absl::Status CudaStream::FillZero(void* to, int64_t bytes) {
-  XLAD_RETURN_IF_ERROR(CheckBytes(bytes));
+  XLAD_RETURN_IF_ERROR(CheckBytes("cuda", bytes));
   XLAD_RETURN_IF_ERROR(Begin());
   if (bytes == 0) return absl::OkStatus();
   return Check(gpu_->driver().cuMemsetD8Async(Address(to), 0, static_cast<size_t>(bytes), stream_), "fill");
