@@ -43,8 +43,8 @@ class CallStream {
   virtual absl::Status CheckJob(const std::string& job_id) = 0;
 };
 
-// Reads the first message of a call and validates it. InvalidArgument if there is none or it is not valid. NotFound
-// unless the caller may see the job or session that the request names, if it names one.
+// Reads the first message of a call and validates it. InvalidArgument if the call has no message or it is not valid.
+// NotFound if the message names a job or session that the caller may not see.
 template <typename Request>
 absl::StatusOr<Request> ReadRequest(CallStream* stream) {
   Request request;

@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+#include <vector>
+
+#include "proto/mesh.h"
+
 namespace xlad::service {
 namespace {
 
@@ -29,6 +34,18 @@ TEST(NoteLoss, FindsTheLossAmongTheMetrics) {
     EXPECT_EQ(job.has_loss, c.has_loss);
     EXPECT_EQ(job.loss, c.loss);
   }
+}
+
+TEST(MeshText, HasTheAxesInOrder) {
+  Mesh mesh;
+  EXPECT_EQ(MeshText(mesh), "single");
+  for (const auto& [name, size] : {std::pair("dp", 4), std::pair("tp", 2)}) {
+    MeshAxis* const axis = mesh.Add();
+    axis->set_name(name);
+    axis->set_size(size);
+  }
+  EXPECT_EQ(MeshText(mesh), "dp=4,tp=2");
+  EXPECT_EQ(MeshText(std::vector<MeshAxis>(mesh.begin(), mesh.end())), "dp=4,tp=2");
 }
 
 TEST(Apply, TheWarningsOfTheBuildAreThoseOfTheCurrentExecutable) {
