@@ -1,4 +1,4 @@
-// Removes the rights that a process does not need before it processes untrusted input.
+// Before a process reads untrusted input, removes the rights that it does not need.
 #pragma once
 
 #include <string>

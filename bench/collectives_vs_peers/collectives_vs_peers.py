@@ -148,6 +148,8 @@ def main():
                 for _ in range(options.rounds):
                     for side in times:
                         times[side] += measure(side, sides.get(side), ranks, size, options, folder)
+                if not times["xlad"]:
+                    sys.exit(f"xlad took more than {options.timeout} s in every round ({ranks} ranks, {size} bytes)")
                 found = {peer: times[peer] for peer in peers if times[peer] and peer != "ring"}
                 ratios, best = {}, "none"
                 if found:

@@ -207,7 +207,7 @@ TEST(Reduce, SmallKernelsHaveTheBitsOfTheOthers) {
       const int64_t width = tensor::ByteWidth(static_cast<ElementType>(type));
       std::vector<std::vector<uint8_t>> bytes(5, std::vector<uint8_t>(kSmallBytes));
       for (auto& source : bytes) {
-        // Bytes below 0x70 are not part of a NaN. The sign of a sum of two NaNs is that of either operand.
+        // A number whose bytes are all below 0x70 is not a NaN. The sign of a sum of two NaNs is that of either operand.
         for (uint8_t& byte : source) byte = static_cast<uint8_t>(random->Below(0x70));
       }
       for (int64_t offset = 0; offset < kSmallBytes; offset += width) {
@@ -229,7 +229,8 @@ TEST(Reduce, SmallKernelsHaveTheBitsOfTheOthers) {
   }
 }
 
-// The sum of two NaNs has the bits of one of them; the CPU chooses which. The operands are therefore finite.
+// The sum of two NaNs has the bits of one of them, depending on the order of the operands, which the compiler chooses.
+// The operands are therefore finite.
 TEST(Reduce, VectorKernelsOfF32AndF64HaveTheBitsOfScalarOnes) {
   const std::unique_ptr<Random> random = SeededRandom(8);
   for (const int64_t count : {1, 31, 64, 65, 4099}) {

@@ -60,7 +60,8 @@ class Binder:
 
     def bind(self, arguments: Sequence[Tree], named: Mapping[str, Tree]) -> Call:
         """Binds positional and named arguments. TypeError if the function does not accept them; ValueError if
-        donate_argnums has a position that the call does not have."""
+        the function takes any number of positional arguments and donate_argnums has a position that the call does not
+        have."""
         if self._signature is not None:
             try:
                 bound = self._signature.bind(*arguments, **named)

@@ -362,7 +362,9 @@ void AttemptMachine::OnFinished(const WorkerId& worker, const TaskFinished& mess
     return context_.Send(worker, ForgetMessage(AttemptOf(message)));
   }
   NoteReady(worker, job);
-  context_.attempts.at(job->id).finished[worker.str()] = message.report();
+  const auto attempt = context_.attempts.find(job->id);
+  if (attempt == context_.attempts.end()) return;  // NoteReady has ended the attempt.
+  attempt->second.finished[worker.str()] = message.report();
   Complete(job);
 }
 

@@ -44,7 +44,7 @@ struct Matrices {
 absl::StatusOr<dnnl_memory_desc_t> Describe(const DotShape& shape, const DotLoop& row, const DotLoop& column,
                                             int64_t DotLoop::* stride, ElementType type) {
   if (shape.batch.size() + 2 > DNNL_MAX_NDIMS)
-    return absl::UnimplementedError(absl::StrCat("library op dot: found ", shape.batch.size(),
+    return absl::UnimplementedError(absl::StrCat("found ", shape.batch.size(),
                                                  " batch dimensions, expected at most ", DNNL_MAX_NDIMS - 2,
                                                  ", the limit of oneDNN"));
   dnnl_dims_t sizes, strides;
@@ -149,10 +149,10 @@ class DnnlDot final : public PreparedLibraryOp {
     }
     shape_.Merge();
     if (!shape_.IsMatrix()) {
-      return absl::UnimplementedError(absl::StrCat("library op dot: found ", shape_.m.size(), " dimensions m, ",
+      return absl::UnimplementedError(absl::StrCat("found ", shape_.m.size(), " dimensions m, ",
                                                    shape_.n.size(), " n and ", shape_.k.size(),
-                                                   " whose strides are not those of one dimension, expected at most 1 "
-                                                   "of each"));
+                                                   " dimensions k whose strides are not those of one "
+                                                   "dimension, expected at most 1 of each"));
     }
     XLAD_RETURN_IF_ERROR(MakeTiles(ChooseGrid(shape_)));
     if (tiles_.size() == 1 || IsFast()) return absl::OkStatus();
@@ -329,14 +329,19 @@ absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareDot(const DotOp& op) {
   std::vector<Plan> plans;
   if (direct) plans = {{false, false, false}, {false, true, false}, {true, false, false}, {true, true, false}};
   plans.push_back({true, true, true});
+  XLAD_RETURN_IF_ERROR(ReadDotShape(op).status());
   std::unique_ptr<DnnlDot> slow;
+  absl::Status why;  // Why the last plan cannot be used.
   for (const Plan& plan : plans) {
     absl::StatusOr<std::unique_ptr<DnnlDot>> dot = DnnlDot::Try(op, types, plan);
-    if (!dot.ok()) continue;
+    if (!dot.ok()) {
+      why = dot.status();
+      continue;
+    }
     if ((*dot)->IsFast()) return std::unique_ptr<PreparedLibraryOp>(std::move(*dot));
     if (slow == nullptr) slow = std::move(*dot);
   }
-  if (slow == nullptr) return absl::UnimplementedError("library op dot: oneDNN has no implementation for these shapes");
+  if (slow == nullptr) return absl::UnimplementedError(absl::StrCat("library op dot: ", why.message()));
   return std::unique_ptr<PreparedLibraryOp>(std::move(slow));
 }
 
