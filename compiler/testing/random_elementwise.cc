@@ -97,6 +97,40 @@ Sample IntegerBinary(RandomValues& random, Builder& builder, Sample x, Sample y)
   return {builder.Binary(kOpcodes[random.Below(std::size(kOpcodes))], x.array, y.array)};
 }
 
+// A part of a function of complex numbers near the limits of c64: x and y are multiplied by a power of two, the
+// largest one with which they are finite or the smallest one with which they are exact. Results that are not near one
+// are scaled back.
+Sample ComplexNearLimits(RandomValues& random, Builder& builder, const Sample& x, const Sample& y) {
+  if (!random.HasCertainBits(x) || !random.HasCertainBits(y)) return {};
+  const auto scaled = [&](Instruction* part, int exponent) {
+    return builder.Binary(Opcode::kMultiply, part, Splat(builder, part, std::ldexp(1.0, exponent)));
+  };
+  const double bound = std::max({x.bound + 1, y.bound, 1.0});
+  const bool is_large = random.OneIn(2);
+  const int exponent = is_large ? 127 - std::ilogb(bound) : std::max({x.fraction, y.fraction, 0}) - 149;
+  const int half = exponent / 2;
+  const double unit = 32 * RoundingOf(x.type()), modulus = 1.5 * bound;
+  const auto number = [&](Instruction* re) {
+    return builder.Binary(Opcode::kComplex, scaled(re, exponent), scaled(y.array, exponent));
+  };
+  Instruction* positive = builder.Binary(Opcode::kAdd, builder.Unary(Opcode::kAbs, x.array),
+                                         Splat(builder, x.array, 1));
+  const auto part = [&](Instruction* value, int back, double largest) {
+    Instruction* real = builder.Unary(random.OneIn(2) ? Opcode::kReal : Opcode::kImag, value);
+    return Sample{back == 0 ? real : scaled(real, back), largest, 0, unit * largest};
+  };
+  switch (random.Below(5)) {
+    case 0: return part(builder.Unary(Opcode::kSqrt, number(x.array)), -half, 2 * std::sqrt(modulus));
+    case 1: return part(builder.Unary(Opcode::kRsqrt, number(positive)), half, 2);
+    case 2: return part(builder.Unary(Opcode::kSign, number(x.array)), 0, 1);
+    case 3: return part(builder.Binary(Opcode::kDivide, number(x.array), number(positive)), 0, modulus);
+    default: {
+      const Opcode opcode = is_large && random.OneIn(2) ? Opcode::kLogPlusOne : Opcode::kLog;
+      return part(builder.Unary(opcode, number(positive)), 0, 0.7 * std::abs(exponent) + std::log(modulus) + 4);
+    }
+  }
+}
+
 Sample Binary(RandomValues& random, Builder& builder, Sample x, Sample y) {
   const double unit = RoundingOf(x.type());
   const bool exact = x.exact() && y.exact();
@@ -145,6 +179,7 @@ Sample Binary(RandomValues& random, Builder& builder, Sample x, Sample y) {
     }
     default: {
       if (x.type() != ElementType::kF32) return {};
+      if (random.OneIn(2)) return ComplexNearLimits(random, builder, x, y);
       return {builder.Binary(Opcode::kComplex, x.array, y.array), std::max(x.bound, y.bound),
               std::max(x.fraction, y.fraction), std::max(x.error, y.error)};
     }

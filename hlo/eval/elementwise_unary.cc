@@ -1,5 +1,6 @@
 // One-operand instructions that are not transcendental: signs, rounding, bits, parts of complex numbers. Results are
 // exact, except that abs and sign of complex numbers are rounded.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -54,6 +55,10 @@ struct Sign {
   static Complex64 Apply(Complex64 x) { return Complex64(Apply(Complex128(x))); }
   static Complex128 Apply(Complex128 x) {
     if (std::isnan(x.real()) || std::isnan(x.imag())) return {NAN, NAN};
+    // The modulus of two large parts would overflow, and that of two denormal parts would be rounded.
+    const double largest = std::max(std::fabs(x.real()), std::fabs(x.imag()));
+    if (std::isfinite(largest) && largest > 0x1p1022) x *= 0x1p-2;
+    if (largest < 0x1p-1000) x *= 0x1p200;
     const double magnitude = std::abs(x);
     return magnitude == 0 ? Complex128(0) : x / magnitude;
   }

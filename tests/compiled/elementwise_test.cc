@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "tests/compiled/test_harness.h"
 
 namespace xlad::compiler {
@@ -228,6 +229,40 @@ TEST(Elementwise, Complex) {
     batch.Add(Unary("real", type, part), {}, true);
     batch.Add(Unary("imag", type, part), {}, true);
     batch.Add(Binary("complex", part, type), {}, true);
+    batch.Run();
+  }
+}
+
+// Numbers of which sums of parts or the modulus overflow or are denormal, and real parts whose exponential overflows.
+TEST(Elementwise, ComplexNearLimits) {
+  for (const bool is_double : {false, true}) {
+    const std::string type = is_double ? "c128" : "c64";
+    const std::string large = is_double ? "1.6e308" : "3e38", small = is_double ? "5e-324" : "1.4e-45";
+    const std::string power = is_double ? "720" : "100", normal = is_double ? "4e-308" : "2e-38";
+    const auto constant = [&](const std::string& name, const std::vector<std::string>& parts) {
+      std::vector<std::string> numbers;
+      for (const std::string& re : parts) {
+        for (const std::string& im : parts) numbers.push_back(absl::StrCat("(", re, ", ", im, ")"));
+      }
+      return absl::StrCat("  ", name, " = ", type, "[", numbers.size(), "] constant({", absl::StrJoin(numbers, ", "),
+                          "})\n");
+    };
+    Batch batch;
+    const auto add = [&](const std::string& values, const std::string& call, int64_t size) {
+      batch.Add(absl::StrCat("HloModule m\nENTRY e {\n", values, "  ROOT r = ", type, "[", size, "] ", call, "\n}\n"),
+                Close(is_double ? 1e-12 : 2e-5));
+    };
+    const std::vector<std::string> limits = {large, "-" + large, small, "-" + small, normal, "1"};
+    const std::vector<std::string> powers = {power, "-" + power, "1.5", "-2"};
+    for (const char* opcode : {"sqrt", "rsqrt", "sign", "log", "log-plus-one"}) {
+      add(constant("x", limits), absl::StrCat(opcode, "(x)"), 36);
+    }
+    for (const char* opcode : {"tan", "tanh", "logistic"}) {
+      add(constant("x", powers), absl::StrCat(opcode, "(x)"), 16);
+    }
+    add(constant("x", {is_double ? "710" : "89", "1.5", "-2"}), "exponential(x)", 9);
+    add(constant("x", {large, "1", "-" + small}) + constant("y", {large, "-" + large, "2"}), "divide(x, y)", 9);
+    add(constant("x", {small, "-" + normal}) + constant("y", {"-" + small, normal}), "divide(x, y)", 4);
     batch.Run();
   }
 }

@@ -3,6 +3,8 @@
 
 #include <llvm/IR/Intrinsics.h>
 
+#include <cmath>
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -32,6 +34,41 @@ llvm::Value* Hypot(Ir& ir, llvm::Value* a, llvm::Value* b) {
   return ir.CallLibm(a->getType()->isDoubleTy() ? "hypot" : "hypotf", {a, b});
 }
 
+llvm::Value* Scale(Ir& ir, llvm::Value* x, llvm::Value* factor) {
+  return Join(ir, ir.b.CreateFMul(Real(ir.b, x), factor), ir.b.CreateFMul(Imag(ir.b, x), factor));
+}
+
+// A number times a power of four, so that sums of a few of its parts do not overflow and its modulus is not denormal.
+struct ScaledNumber {
+  llvm::Value* value;    // The number divided by `inverse`.
+  llvm::Value* inverse;  // The factor that undoes the scaling: 4, 1, or a small power of four.
+  llvm::Value* root;     // The square root of `inverse`.
+  llvm::Value* log;      // The logarithm of `inverse`.
+};
+
+ScaledNumber Scaled(Ir& ir, llvm::Value* x) {
+  IrBuilder& b = ir.b;
+  const Number z = Split(ir, x);
+  const bool is_double = z.re->getType()->isDoubleTy();
+  const int digits = is_double ? std::numeric_limits<double>::digits : std::numeric_limits<float>::digits;
+  const int max_exponent = is_double ? std::numeric_limits<double>::max_exponent
+                                     : std::numeric_limits<float>::max_exponent;
+  const auto either = [&](llvm::CmpInst::Predicate predicate, double bound) {
+    return std::pair(b.CreateFCmp(predicate, Fabs(ir, z.re), Const(z.re, bound)),
+                     b.CreateFCmp(predicate, Fabs(ir, z.im), Const(z.im, bound)));
+  };
+  const auto [large_re, large_im] = either(llvm::CmpInst::FCMP_OGE, std::ldexp(1.0, max_exponent - 2));
+  const auto [small_re, small_im] = either(llvm::CmpInst::FCMP_OLT, std::ldexp(1.0, 2 * digits - max_exponent));
+  llvm::Value* is_large = b.CreateOr(large_re, large_im);
+  llvm::Value* is_small = b.CreateAnd(small_re, small_im);
+  const auto choose = [&](double large, double small, double usual) {
+    return b.CreateSelect(is_large, Const(z.re, large), b.CreateSelect(is_small, Const(z.re, small),
+                                                                       Const(z.re, usual)));
+  };
+  return {Scale(ir, x, choose(0.25, std::ldexp(1.0, 2 * digits), 1)), choose(4, std::ldexp(1.0, -2 * digits), 1),
+          choose(2, std::ldexp(1.0, -digits), 1), choose(2 * M_LN2, -2 * digits * M_LN2, 0)};
+}
+
 llvm::Value* Multiply(Ir& ir, Operands x) {
   IrBuilder& b = ir.b;
   const Number p = Split(ir, x[0]), q = Split(ir, x[1]);
@@ -39,10 +76,12 @@ llvm::Value* Multiply(Ir& ir, Operands x) {
               b.CreateFAdd(b.CreateFMul(p.re, q.im), b.CreateFMul(p.im, q.re)));
 }
 
-// Smith's algorithm (1962): divides by the larger part of the denominator first.
+// Smith's algorithm (1962): divides by the larger part of the denominator first. Both numbers are scaled, because sums
+// of their parts may overflow.
 llvm::Value* Divide(Ir& ir, Operands x) {
   IrBuilder& b = ir.b;
-  const Number p = Split(ir, x[0]), q = Split(ir, x[1]);
+  const ScaledNumber above = Scaled(ir, x[0]), below = Scaled(ir, x[1]);
+  const Number p = Split(ir, above.value), q = Split(ir, below.value);
   llvm::Value* swap = b.CreateFCmpOLT(Fabs(ir, q.re), Fabs(ir, q.im));
   llvm::Value* large = b.CreateSelect(swap, q.im, q.re);
   llvm::Value* small = b.CreateSelect(swap, q.re, q.im);
@@ -53,6 +92,9 @@ llvm::Value* Divide(Ir& ir, Operands x) {
   llvm::Value* re = b.CreateFDiv(b.CreateFAdd(first, b.CreateFMul(second, ratio)), scale);
   llvm::Value* im = b.CreateFDiv(b.CreateFSub(second, b.CreateFMul(first, ratio)), scale);
   im = b.CreateSelect(swap, b.CreateFNeg(im), im);
+  llvm::Value* unscale = b.CreateFDiv(above.inverse, below.inverse);
+  re = b.CreateFMul(re, unscale);
+  im = b.CreateFMul(im, unscale);
   // If the denominator is zero, both parts are divided by +0, so that they are infinite or NaN as for real numbers.
   llvm::Value* is_zero = b.CreateAnd(b.CreateFCmpOEQ(q.re, Const(q.re, 0)), b.CreateFCmpOEQ(q.im, Const(q.im, 0)));
   llvm::Value* plus_zero = Fabs(ir, q.re);
@@ -66,23 +108,38 @@ llvm::Value* FromPolar(Ir& ir, llvm::Value* modulus, llvm::Value* angle) {
 }
 
 llvm::Value* Exp(Ir& ir, Operands x) {
+  IrBuilder& b = ir.b;
   const Number z = Split(ir, x[0]);
-  llvm::Value* modulus = EmitMath(ir, Opcode::kExponential, z.re);
-  llvm::Value* value = FromPolar(ir, modulus, z.im);
+  // If exp(re) is near the limits, the parts are multiplied by exp(re / 2) twice: exp(re) may overflow where exp(re)
+  // cos(im) does not.
+  const double limit = z.re->getType()->isDoubleTy() ? 700 : 80;
+  llvm::Value* is_far = b.CreateFCmpOGT(Fabs(ir, z.re), Const(z.re, limit));
+  llvm::Value* power = b.CreateSelect(is_far, b.CreateFMul(z.re, Const(z.re, 0.5)), z.re);
+  llvm::Value* modulus = EmitMath(ir, Opcode::kExponential, power);
+  llvm::Value* rest = b.CreateSelect(is_far, modulus, Const(modulus, 1));
+  llvm::Value* value = Scale(ir, FromPolar(ir, modulus, z.im), rest);
   // The exponential of a real number is real. If it is infinite, the product with sin(0) would be NaN.
-  llvm::Value* is_real = ir.b.CreateFCmpOEQ(z.im, Const(z.im, 0));
-  return Join(ir, ir.b.CreateSelect(is_real, modulus, Real(ir.b, value)),
-              ir.b.CreateSelect(is_real, z.im, Imag(ir.b, value)));
+  llvm::Value* is_real = b.CreateFCmpOEQ(z.im, Const(z.im, 0));
+  return Join(ir, b.CreateSelect(is_real, b.CreateFMul(modulus, rest), Real(b, value)),
+              b.CreateSelect(is_real, z.im, Imag(b, value)));
+}
+
+// log |x|. The modulus itself may be larger than the largest number.
+llvm::Value* LogModulus(Ir& ir, llvm::Value* x) {
+  const ScaledNumber scaled = Scaled(ir, x);
+  const Number z = Split(ir, scaled.value);
+  return ir.b.CreateFAdd(EmitMath(ir, Opcode::kLog, Hypot(ir, z.re, z.im)), scaled.log);
 }
 
 llvm::Value* Log(Ir& ir, Operands x) {
   const Number z = Split(ir, x[0]);
-  return Join(ir, EmitMath(ir, Opcode::kLog, Hypot(ir, z.re, z.im)), EmitAtan2(ir, z.im, z.re));
+  return Join(ir, LogModulus(ir, x[0]), EmitAtan2(ir, z.im, z.re));
 }
 
 llvm::Value* Sqrt(Ir& ir, Operands x) {
   IrBuilder& b = ir.b;
-  const Number z = Split(ir, x[0]);
+  const ScaledNumber scaled = Scaled(ir, x[0]);
+  const Number z = Split(ir, scaled.value);
   llvm::Value* modulus = Hypot(ir, z.re, z.im);
   // t = sqrt((|re| + |z|) / 2) has no cancellation; the other part is |im| / (2 t).
   llvm::Value* half = b.CreateFMul(b.CreateFAdd(Fabs(ir, z.re), modulus), Const(modulus, 0.5));
@@ -92,7 +149,7 @@ llvm::Value* Sqrt(Ir& ir, Operands x) {
   llvm::Value* right = b.CreateFCmpOGE(z.re, Const(z.re, 0));
   llvm::Value* re = b.CreateSelect(right, t, other);
   llvm::Value* im = b.CreateSelect(right, other, t);
-  return Join(ir, re, b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, im, z.im));
+  return Scale(ir, Join(ir, re, b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, im, z.im)), scaled.root);
 }
 
 llvm::Value* Rsqrt(Ir& ir, Operands x) {
@@ -153,12 +210,15 @@ llvm::Value* Tanh(Ir& ir, Operands x) {
   return Divide(ir, {numerator, denominator});
 }
 
+// 1 / (1 + exp(-z)), or exp(z) / (1 + exp(z)) if the real part is negative: the exponential does not overflow.
 llvm::Value* Logistic(Ir& ir, Operands x) {
   IrBuilder& b = ir.b;
   const Number z = Split(ir, x[0]);
-  llvm::Value* e = Exp(ir, {Join(ir, b.CreateFNeg(z.re), b.CreateFNeg(z.im))});
   llvm::Value* one = Const(z.re, 1);
-  return Divide(ir, {Join(ir, one, Const(one, 0)), Join(ir, b.CreateFAdd(one, Real(b, e)), Imag(b, e))});
+  llvm::Value* negative = b.CreateFCmpOLT(z.re, Const(z.re, 0));
+  const Number e = Split(ir, Exp(ir, {Scale(ir, x[0], b.CreateSelect(negative, one, Const(z.re, -1)))}));
+  llvm::Value* numerator = Join(ir, b.CreateSelect(negative, e.re, one), b.CreateSelect(negative, e.im, Const(one, 0)));
+  return Divide(ir, {numerator, Join(ir, b.CreateFAdd(one, e.re), e.im)});
 }
 
 // sin(a + ib) = sin a cosh b + i cos a sinh b; cos(a + ib) = cos a cosh b - i sin a sinh b.
@@ -171,6 +231,20 @@ llvm::Value* SineOrCosine(Ir& ir, Operands x) {
   llvm::Value* cosh = EmitMath(ir, Opcode::kCosh, z.im);
   if (is_sine) return Join(ir, ir.b.CreateFMul(sin, cosh), ir.b.CreateFMul(cos, sinh));
   return Join(ir, ir.b.CreateFMul(cos, cosh), ir.b.CreateFNeg(ir.b.CreateFMul(sin, sinh)));
+}
+
+// sin z / cos z. If |b| is large, both overflow; then tan(a + ib) is 2 sin(2 a) exp(-2 |b|) +- i.
+llvm::Value* Tan(Ir& ir, Operands x) {
+  IrBuilder& b = ir.b;
+  const Number z = Split(ir, x[0]);
+  llvm::Value* size = Fabs(ir, z.im);
+  llvm::Value* is_far = b.CreateFCmpOGT(size, Const(size, 40));
+  const Number usual = Split(ir, Divide(ir, {SineOrCosine<true>(ir, x), SineOrCosine<false>(ir, x)}));
+  llvm::Value* product = b.CreateFMul(EmitMath(ir, Opcode::kSine, z.re), EmitMath(ir, Opcode::kCosine, z.re));
+  llvm::Value* decay = EmitMath(ir, Opcode::kExponential, b.CreateFMul(size, Const(size, -2)));
+  llvm::Value* re = b.CreateFMul(b.CreateFMul(product, decay), Const(size, 4));
+  llvm::Value* im = b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, Const(size, 1), z.im);
+  return Join(ir, b.CreateSelect(is_far, re, usual.re), b.CreateSelect(is_far, im, usual.im));
 }
 
 llvm::Value* ExpM1(Ir& ir, Operands x) {
@@ -191,14 +265,14 @@ llvm::Value* Log1p(Ir& ir, Operands x) {
   // log |1 + z| = log1p(2 a + a^2 + b^2) / 2, which has no cancellation near 0.
   llvm::Value* excess = b.CreateFAdd(b.CreateFMul(z.re, b.CreateFAdd(z.re, Const(z.re, 2))), b.CreateFMul(z.im, z.im));
   llvm::Value* near = b.CreateFMul(EmitMath(ir, Opcode::kLogPlusOne, excess), Const(excess, 0.5));
-  llvm::Value* modulus = Hypot(ir, one_more, z.im);
+  llvm::Value* log = LogModulus(ir, Join(ir, one_more, z.im));
   llvm::Value* is_near = b.CreateFCmpOLT(Fabs(ir, excess), Const(excess, 0.5));
-  return Join(ir, b.CreateSelect(is_near, near, EmitMath(ir, Opcode::kLog, modulus)), EmitAtan2(ir, z.im, one_more));
+  return Join(ir, b.CreateSelect(is_near, near, log), EmitAtan2(ir, z.im, one_more));
 }
 
 llvm::Value* ComplexSign(Ir& ir, Operands x) {
   IrBuilder& b = ir.b;
-  const Number z = Split(ir, x[0]);
+  const Number z = Split(ir, Scaled(ir, x[0]).value);
   llvm::Value* modulus = Hypot(ir, z.re, z.im);
   llvm::Value* is_zero = b.CreateFCmpOEQ(modulus, Const(modulus, 0));
   return Join(ir, b.CreateSelect(is_zero, z.re, b.CreateFDiv(z.re, modulus)),
@@ -254,8 +328,7 @@ const std::map<Opcode, ComplexOp>& ComplexOps() {
       {Opcode::kTanh, Tanh},
       {Opcode::kSine, SineOrCosine<true>},
       {Opcode::kCosine, SineOrCosine<false>},
-      {Opcode::kTan,
-       [](Ir& ir, Operands x) { return Divide(ir, {SineOrCosine<true>(ir, x), SineOrCosine<false>(ir, x)}); }},
+      {Opcode::kTan, Tan},
       {Opcode::kSign, ComplexSign},
       {Opcode::kMaximum, Extremum<true>},
       {Opcode::kMinimum, Extremum<false>},
