@@ -75,6 +75,12 @@ const Row kCollectivesTestRows[] = {
      1,
      {"f32[1] {1}", "f32[1] {1}", "f32[1] {5}", "f32[1] {5}"},
      kGrid},
+    {"ReduceToOneCrossReplicaAndPartition",
+     "ROOT r = f32[1] collective-reduce(p), channel_id=1, replica_groups={{1},{0}}, to_apply=add",
+     8,
+     1,
+     {"f32[1] {6}", "f32[1] {1}", "f32[1] {2}", "f32[1] {3}", "f32[1] {22}", "f32[1] {5}", "f32[1] {6}", "f32[1] {7}"},
+     ", replica_count=2, num_partitions=4"},
     {"FlattenedIds",
      "ROOT r = f32[1] all-reduce(p), channel_id=1, use_global_device_ids=true, replica_groups={{0,3},{1,2}}, "
      "to_apply=add",

@@ -1,56 +1,35 @@
 #include "hlo/eval/groups.h"
 
 #include "base/containers.h"
+#include "hlo/infer/group_ids.h"
 
 namespace xlad::hlo::eval {
 namespace {
-
-enum class Ids { kReplicas, kReplicasWithPartitions, kPartitions, kDevices };
-
-bool ReducesOrGathers(Opcode opcode) {
-  switch (opcode) {
-    case Opcode::kAllReduce:
-    case Opcode::kAllReduceStart:
-    case Opcode::kReduceScatter:
-    case Opcode::kAllGather:
-    case Opcode::kAllGatherStart:
-      return true;
-    default:
-      return false;
-  }
-}
 
 bool IsPermute(Opcode opcode) {
   return opcode == Opcode::kCollectivePermute || opcode == Opcode::kCollectivePermuteStart;
 }
 
-Ids IdsOf(const Instruction& instruction) {
-  const Attributes& attributes = instruction.attributes();
-  if (attributes.use_global_device_ids) return Ids::kDevices;
-  if (!attributes.channel_id.has_value()) return Ids::kReplicas;
-  return ReducesOrGathers(instruction.opcode()) ? Ids::kReplicasWithPartitions : Ids::kPartitions;
+int64_t IdCount(GroupIds ids, const DeviceGrid& grid) {
+  if (ids == GroupIds::kGlobal) return grid.devices();
+  return ids == GroupIds::kPartition ? grid.partitions : grid.replicas;
 }
 
-int64_t IdCount(Ids ids, const DeviceGrid& grid) {
-  if (ids == Ids::kDevices) return grid.devices();
-  return ids == Ids::kPartitions ? grid.partitions : grid.replicas;
-}
-
-int64_t IdOf(Ids ids, const DeviceGrid& grid, int64_t device) {
-  if (ids == Ids::kDevices) return device;
-  return ids == Ids::kPartitions ? device % grid.partitions : device / grid.partitions;
+int64_t IdOf(GroupIds ids, const DeviceGrid& grid, int64_t device) {
+  if (ids == GroupIds::kGlobal) return device;
+  return ids == GroupIds::kPartition ? device % grid.partitions : device / grid.partitions;
 }
 
 // The devices that `id` denotes in the group of `device`.
-std::vector<int64_t> DevicesOf(Ids ids, const DeviceGrid& grid, int64_t id, int64_t device) {
+std::vector<int64_t> DevicesOf(GroupIds ids, const DeviceGrid& grid, int64_t id, int64_t device) {
   switch (ids) {
-    case Ids::kReplicas:
+    case GroupIds::kReplica:
       return {id * grid.partitions + device % grid.partitions};
-    case Ids::kPartitions:
+    case GroupIds::kPartition:
       return {device / grid.partitions * grid.partitions + id};
-    case Ids::kDevices:
+    case GroupIds::kGlobal:
       return {id};
-    case Ids::kReplicasWithPartitions:
+    case GroupIds::kReplicaAllPartitions:
       break;
   }
   std::vector<int64_t> devices;
@@ -68,7 +47,7 @@ absl::Status CheckId(int64_t id, int64_t count, absl::string_view what) {
 
 absl::StatusOr<std::vector<int64_t>> CollectiveGroup(const Instruction& instruction, const DeviceGrid& grid,
                                                      int64_t device) {
-  const Ids ids = IdsOf(instruction);
+  const GroupIds ids = IdsOf(instruction);
   const int64_t count = IdCount(ids, grid), own = IdOf(ids, grid, device);
   std::vector<std::vector<int64_t>> groups;
   if (IsPermute(instruction.opcode())) {  // All devices take part, even those that send nothing.
@@ -92,7 +71,7 @@ absl::StatusOr<std::vector<int64_t>> CollectiveGroup(const Instruction& instruct
 }
 
 absl::StatusOr<int64_t> PermuteSource(const Instruction& instruction, const DeviceGrid& grid, int64_t device) {
-  const Ids ids = IdsOf(instruction);
+  const GroupIds ids = IdsOf(instruction);
   const int64_t own = IdOf(ids, grid, device);
   for (const auto& [source, target] : instruction.attributes().source_target_pairs) {
     if (target != own) continue;

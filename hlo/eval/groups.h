@@ -22,7 +22,8 @@ struct DeviceGrid {
 // (as in XLA's CollectiveOpGroupMode):
 //   neither                              replicas, of the same partition
 //   channel_id; all-reduce,              replicas, with all their partitions
-//     reduce-scatter and all-gather
+//     reduce-scatter, all-gather and
+//     collective-reduce
 //   channel_id; other collectives        partitions, of the same replica
 //   use_global_device_ids                devices
 //

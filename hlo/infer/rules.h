@@ -10,6 +10,7 @@
 #include "base/containers.h"
 #include "base/counted.h"
 #include "base/status.h"
+#include "hlo/infer/group_ids.h"
 #include "hlo/module.h"
 
 namespace xlad::hlo {
@@ -78,11 +79,6 @@ absl::Status ExpectFewParts(const std::vector<const Shape*>& elements);
 
 // The number of positions that a window takes in each dimension of `dims`. `window` has one entry per dimension.
 absl::StatusOr<Dims> WindowedDims(absl::Span<const int64_t> dims, const Window& window);
-
-// The meaning of the numbers in the replica groups or source-target pairs of a collective. It follows from the opcode,
-// channel_id and use_global_device_ids.
-enum class GroupIds { kReplica, kPartition, kReplicaAllPartitions, kGlobal };
-GroupIds IdsOf(const Instruction& instruction);
 
 // The number of devices in each group of a collective, or 0 if neither the groups nor the module's header determine it.
 int64_t GroupSize(const Instruction& instruction);
