@@ -154,7 +154,7 @@ absl::StatusOr<Value> EvalSelectAndScatter(const Operation& operation) {
     if (fast.has_value()) {
       fast->combine(out.bytes().data() + selected * width, 1, updates.bytes().data() + i * width, 1, 1);
     } else {
-      const Value current = ScalarAt(Value(out), selected);
+      const Value current = ScalarAt(out, selected);
       XLAD_ASSIGN_OR_RETURN(const Value sum, operation.caller.Call(scatter, {current, ScalarAt(updates, i)}));
       SetElement(&out, selected, sum);
     }

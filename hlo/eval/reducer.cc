@@ -128,12 +128,19 @@ std::optional<SimpleComparator> MatchComparator(const Computation& comparator) {
   return SimpleComparator{attributes.comparison, attributes.comparison_type == ComparisonType::kFloatTotalOrder};
 }
 
-Value ScalarAt(const Value& value, int64_t i) {
-  Array scalar({value.type(), {}});
-  const int64_t width = tensor::ByteWidth(value.type());
-  std::memcpy(scalar.bytes().data(), value.bytes().data() + i * width, width);
+namespace {
+
+Value ScalarOf(ElementType type, const std::byte* elements, int64_t i) {
+  Array scalar({type, {}});
+  const int64_t width = tensor::ByteWidth(type);
+  std::memcpy(scalar.bytes().data(), elements + i * width, width);
   return Value(std::move(scalar));
 }
+
+}  // namespace
+
+Value ScalarAt(const Value& value, int64_t i) { return ScalarOf(value.type(), value.bytes().data(), i); }
+Value ScalarAt(const Array& array, int64_t i) { return ScalarOf(array.shape().type, array.bytes().data(), i); }
 
 void SetElement(Array* array, int64_t i, const Value& value) {
   const Value scalar = value.type() == array->shape().type ? value : ConvertTo(value, array->shape().type);

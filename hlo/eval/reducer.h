@@ -35,6 +35,7 @@ std::optional<SimpleComparator> MatchComparator(const Computation& comparator);
 
 // Element `i` as a scalar.
 Value ScalarAt(const Value& value, int64_t i);
+Value ScalarAt(const Array& array, int64_t i);
 // Writes a scalar to element `i`, converted to the array's type.
 void SetElement(Array* array, int64_t i, const Value& scalar);
 // The results of a call as a list: the elements of a tuple, or the only array.
