@@ -154,6 +154,36 @@ ENTRY e { x = f32[2,4] constant({{1, nan, 3, 3}, {-0, 0, -1, -inf}})
   ExpectSame(result->tuple[1], Constant("s32[2,3] {{1, 2, 3}, {1, 0, 2}}"), "indices");
 }
 
+// The evaluator refuses what the verifier refuses.
+TEST(Topk, RefusesComplexNumbers) {
+  const auto module = Program(R"(HloModule m
+ENTRY e { x = c64[3] constant({(1, 0), (3, 0), (2, 0)})
+  ROOT t = (c64[2], s32[2]) topk(x), k=2, largest=true })");
+  const auto result = testing::Run(*module);
+  EXPECT_TRUE(absl::StrContains(result.status().message(), "topk is not defined for c64")) << result.status();
+}
+
+// The scatter computation has no typed loop and is called for each of 2^18 windows. If each call copied the result, the
+// copies would have 2^38 bytes.
+TEST(SelectAndScatter, DoesNotCopyTheResultForEachWindow) {
+  const auto module = Program(R"(HloModule m
+always { a = u8[] parameter(0)
+  b = u8[] parameter(1)
+  ROOT t = pred[] constant(true) }
+slow_add { a = u8[] parameter(0)
+  b = u8[] parameter(1)
+  c = u8[] add(b, a)
+  ROOT d = u8[] negate(c) }
+ENTRY e { n = u8[] constant(3)
+  x = u8[1048576] broadcast(n), dimensions={}
+  s = u8[262144] broadcast(n), dimensions={}
+  ROOT r = u8[1048576] select-and-scatter(x, s, n), window={size=4 stride=4}, select=always, scatter=slow_add })");
+  const auto result = testing::Run(*module);
+  ASSERT_TRUE(result.ok()) << result.status();
+  const auto values = result->array.values<uint8_t>();
+  for (size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], i % 4 == 0 ? 250 : 3) << i;
+}
+
 // A sum of a million f32 numbers and a sum of bf16 numbers are computed in double and rounded once.
 TEST(Reduce, SumsInDouble) {
   const auto module = Program(R"(HloModule m

@@ -106,6 +106,7 @@ bool TopkGreater(T x, T y) {
 // The k largest (or smallest) elements of each line of the last dimension in order; equal ones in order of their index.
 absl::StatusOr<Value> EvalTopk(const Operation& operation) {
   const Value& operand = operation.operand(0);
+  if (tensor::IsComplex(operand.type())) return NotDefined(operation, operand.type());
   const bool largest = operation.attributes().largest;
   const int64_t size = operand.dims().back(), k = operation.result(0).dims.back();
   const Value wide = Widen(operand);

@@ -165,7 +165,7 @@ Inferred InferMap(const Instruction& i) {
 
 Inferred InferTopk(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectOperandCount(i, 1));
-  XLAD_RETURN_IF_ERROR(ExpectArray(i, 0));
+  XLAD_RETURN_IF_ERROR(ExpectArray(i, 0, kAnyType & ~kComplexes));  // Complex numbers are not ordered.
   const Shape& x = i.operand(0)->shape();
   const int64_t k = i.attributes().k;
   if (x.ndim() < 1 || k < 0 || k > x.dims().back()) {
