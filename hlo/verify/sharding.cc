@@ -76,8 +76,7 @@ absl::Status VerifySharding(const Instruction& instruction) {
   // The sharding of an outfeed describes the values that it sends, with or without its token.
   const bool outfeed = instruction.opcode() == Opcode::kOutfeed && instruction.operand_count() == 2;
   if (outfeed) AppendLeaves(instruction.operand(0)->shape(), &leaves);
-  if (outfeed && leaves.size() == sharding.tuple.size()) return absl::OkStatus();
-  AppendLeaves(instruction.shape(), &leaves);
+  if (!outfeed || leaves.size() != sharding.tuple.size()) AppendLeaves(instruction.shape(), &leaves);
   // A value without leaves has one sharding.
   if (leaves.empty() && sharding.tuple.size() == 1) leaves.push_back(&instruction.shape());
   if (leaves.size() != sharding.tuple.size()) {
