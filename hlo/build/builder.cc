@@ -238,7 +238,8 @@ std::unique_ptr<Instruction> MakeCollective(Opcode opcode, ReplicaGroups groups,
 
 // The shape of x with dimension d multiplied (`grows`) or divided by the size of a group.
 Shape Scaled(const Instruction& x, int64_t d, const ReplicaGroups& groups, bool grows) {
-  const auto expanded = groups.Expand(x.parent()->parent()->num_partitions);
+  const Module& module = *x.parent()->parent();
+  const auto expanded = groups.Expand(module.replica_count * module.num_partitions);
   const auto size = expanded.empty() ? 1 : std::ssize(expanded[0]);
   Dims dims = x.shape().dims();
   int64_t& dim = dims[d];

@@ -99,6 +99,20 @@ TEST(BuilderTest, DimensionsAreSplitAndMoved) {
   EXPECT_TRUE(p.VerifyWithRoot(element).ok());
 }
 
+// Without groups, a gather is over all devices of all replicas, and an all-to-all over the partitions of a replica.
+TEST(BuilderTest, CollectivesWithoutGroupsOnReplicas) {
+  Program p;
+  p.module.replica_count = 2;
+  p.module.num_partitions = 3;
+  Computation* const add = ScalarReducer(&p.module, Opcode::kAdd, ElementType::kF32);
+  Instruction* const x = p.builder.Parameter(0, Shape(ElementType::kF32, {6, 6}), "x");
+  Instruction* const tuple =
+      p.builder.Tuple({p.builder.AllGather(x, 0, {}, 1), p.builder.ReduceScatter(x, 1, add, {}, 2),
+                       p.builder.AllToAll(x, 0, 1, {}, 3)});
+  EXPECT_TRUE(p.VerifyWithRoot(tuple).ok()) << Verify(p.module);
+  EXPECT_EQ(tuple->shape().ToString(false), "(f32[36,6], f32[6,1], f32[2,18])");
+}
+
 TEST(BuilderTest, ScalarsOfEveryType) {
   Program p;
   const auto bytes = [&](ElementType type, double value) {
