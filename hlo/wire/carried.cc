@@ -1,5 +1,7 @@
 // Attributes without a meaning in xlad. They are stored as text in a field that xlad adds to the proto. Those in
 // kCarriedRows are also stored in XLA's own fields.
+#include <cmath>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/enum_names.h"
@@ -60,7 +62,10 @@ void WriteAccuracy(absl::string_view value, pb::Instruction* out) {
     if (!lexer.Accept('=') || !lexer.Raw(&text, /*spaces=*/true) || !absl::SimpleAtod(text, &number)) return;
     if (field == "atol") accuracy.mutable_tolerance()->set_atol(number);
     if (field == "rtol") accuracy.mutable_tolerance()->set_rtol(number);
-    if (field == "ulps") accuracy.mutable_tolerance()->set_ulps(static_cast<int64_t>(number));
+    // The field is an integer. The text in `other` keeps any other number.
+    if (field == "ulps" && std::fabs(number) < 0x1p63) {
+      accuracy.mutable_tolerance()->set_ulps(static_cast<int64_t>(number));
+    }
   }
 }
 std::string ReadAccuracy(const pb::Instruction& in) {

@@ -76,6 +76,19 @@ TEST(Proto, HasTheFieldsThatOtherReadersRequire) {
 }
 
 // XLA may list the instructions of a scheduled computation in any order with operands before users.
+// Numbers of an accuracy that XLA's integer field cannot hold are only in the text.
+TEST(Proto, AccuraciesOutsideOfTheFieldAreKeptAsText) {
+  for (const absl::string_view ulps : {"7", "1e300", "-1e300", "nan", "inf", "9223372036854775808"}) {
+    const std::string text = absl::StrCat(
+        "HloModule m\n\nENTRY %e (x: f32[2]) -> f32[2] {\n  %x = f32[2] parameter(0)\n",
+        "  ROOT %y = f32[2] exponential(%x), result_accuracy={tolerance={ulps=", ulps, "}}\n}\n");
+    ExpectSameTextThroughProto(text);
+    const auto message = ToMessage(text);
+    const auto& tolerance = message.computations(0).instructions(1).result_accuracy().tolerance();
+    EXPECT_EQ(tolerance.ulps(), ulps == "7" ? 7 : 0) << ulps;
+  }
+}
+
 TEST(Proto, AScheduleDeterminesTheOrder) {
   hlo_proto::Module message = ToMessage(
       "HloModule m, is_scheduled=true\nENTRY e { a = f32[] parameter(0) b = f32[] negate(a) c = f32[] abs(a) "
