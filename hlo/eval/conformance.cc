@@ -173,6 +173,9 @@ std::map<std::string, std::string> ReadExpectedFailures(absl::string_view text) 
 
 absl::StatusOr<std::vector<ConformanceResult>> RunConformance(FileSystem& files, const std::string& directory,
                                                               const ConformanceOptions& options) {
+  if (options.stride < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("found stride ", options.stride, ", expected 1 or more"));
+  }
   XLAD_ASSIGN_OR_RETURN(const std::string manifest, files.Read(JoinPath(directory, "manifest.jsonl")));
   std::map<std::string, std::string> expected;
   if (!options.expected_failures.empty()) {

@@ -99,6 +99,8 @@ TEST(ExpectedFailures, FailIfTheyPass) {
   EXPECT_TRUE((*listed)[1].passed);
   EXPECT_EQ((*listed)[1].message, "expected: of course");
   EXPECT_FALSE(RunConformance(files, JoinPath(folder, "nothing")).ok());
+  options.stride = 0;
+  EXPECT_EQ(RunConformance(files, folder, options).status().message(), "found stride 0, expected 1 or more");
 }
 
 // The cases in this repository, which tests/conformance/make_cases.py generates.
