@@ -5,6 +5,7 @@
 // keys. All functions are pure and thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -47,7 +48,7 @@ struct Chip {
   double dcn_bytes_per_s = 0;
   double dcn_latency_s = 0;  // The time for the first byte from a chip to a chip of another slice; 0 without a figure.
 
-  int mxus() const { return cores * mxus_per_core; }
+  int64_t mxus() const { return int64_t{cores} * mxus_per_core; }
   double vmem() const { return vmem_bytes * cores; }
   // The peak rate of the vector units of all cores, in operations per second.
   double vector_ops() const { return 8.0 * 128 * vector_alus * cores * clock_hz; }

@@ -293,11 +293,16 @@ class Core {
         const int64_t tile = copy.tile + row / kSublanes * copy.tiles + column / kLanes;
         uint32_t& word = vmem_[tile][row % kSublanes * kLanes + column % kLanes];
         const bool is_inside = row < copy.rows && column < copy.columns;
+        if (!is_inside) {
+          word = 0;
+          continue;
+        }
+        // Only elements inside the block have offsets that are known to fit into 64 bits.
         const int64_t element = copy.element + row * copy.stride + column;
-        if (!copy.is_in) {
-          Write(copy.buffer, element, word);
+        if (copy.is_in) {
+          word = Read(copy.buffer, element);
         } else {
-          word = is_inside ? Read(copy.buffer, element) : 0;
+          Write(copy.buffer, element, word);
         }
       }
     }

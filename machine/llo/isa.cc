@@ -135,6 +135,11 @@ absl::Status VerifyBuffers(const LloProgram& program, const LloKernel& kernel) {
 }  // namespace
 
 absl::Status VerifyLlo(const LloProgram& program, int vector_alus, int64_t vmem_tiles) {
+  for (const LloBuffer& buffer : program.buffers) {
+    if (buffer.elements >= 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("buffer ", buffer.name, ": found ", buffer.elements, " elements, expected 0 or more"));
+  }
   for (const LloKernel& kernel : program.kernels) {
     if (kernel.vmem_tiles < 0 || kernel.vmem_tiles > vmem_tiles) {
       return absl::InvalidArgumentError(absl::StrCat("kernel ", kernel.name, ": found ", kernel.vmem_tiles,

@@ -63,6 +63,32 @@ TEST(LloLimitsTest, NestedLoopsAreTimed) {
   EXPECT_GT(time_of(64, std::numeric_limits<int64_t>::max()).us, 1e15);
 }
 
+// A chip file may state 65,536 of everything.
+TEST(LloLimitsTest, LargeChipsHaveTheMatrixUnitsOfTheInstructionSet) {
+  Chip chip = *BuiltInChip("v5e");
+  chip.cores = chip.mxus_per_core = chip.mxu_size = 65536;
+  EXPECT_EQ(chip.mxus(), int64_t{1} << 32);
+  EXPECT_EQ(MatrixUnitsOf(chip), kMatrixUnits);
+}
+
+// The block has one row, so that the distance of rows is not used. The other rows of its tile are zeros.
+TEST(LloLimitsTest, RowsOfPaddingHaveNoAddress) {
+  const auto program = ParseLlo(KernelText(R"(
+    { smov s0, #0 ; smov s1, #1 }
+    { smov s2, #8 }
+    { dma.in s0, s0, s1, s2, s1, buffer=x, stride=9223372036854775807, tiles=1, sem=0 }
+    { dma.wait s1, sem=0 }
+    { dma.out s0, s0, s1, s2, s1, buffer=y, stride=9223372036854775807, tiles=1, sem=0 }
+    { dma.wait s1, sem=0 })"));
+  ASSERT_TRUE(program.ok()) << program.status();
+  LloMemory memory(2, std::string(32, '\1'));
+  memory[1].assign(32, '\0');
+  const auto no_macros = [](const LloKernel&, LloMemory*) { return absl::OkStatus(); };
+  const absl::Status status = RunLlo(*program, no_macros, &memory);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(memory[1], memory[0]);
+}
+
 TEST(LloLimitsTest, NumbersMustNameSomething) {
   const auto verified = [](const std::string& items) {
     const auto program = ParseLlo(KernelText(items));
@@ -76,6 +102,9 @@ TEST(LloLimitsTest, NumbersMustNameSomething) {
   }
   LloProgram program{"p", {{"x", LloType::kF32, 8}}, {{"k", 1, {}, {}, {0}, {0}}}};
   EXPECT_EQ(MessageOf(VerifyLlo(program, 4, 8)), "");
+  program.buffers[0].elements = -1;
+  EXPECT_EQ(MessageOf(VerifyLlo(program, 4, 8)), "buffer x: found -1 elements, expected 0 or more");
+  program.buffers[0].elements = 8;
   program.kernels[0].inputs = {0, 1};
   EXPECT_THAT(MessageOf(VerifyLlo(program, 4, 8)), HasSubstr("kernel k: found input buffer 1, expected one of"));
   program.kernels[0].inputs = {0};

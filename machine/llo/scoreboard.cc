@@ -203,8 +203,8 @@ class Scoreboard {
 }  // namespace
 
 int MatrixUnitsOf(const Chip& chip) {
-  const int side = std::max(1, chip.mxu_size / kLanes);
-  return std::clamp(chip.mxus_per_core * side * side, 1, 64);
+  const int64_t side = std::max(1, chip.mxu_size / kLanes);
+  return static_cast<int>(std::clamp<int64_t>(chip.mxus_per_core * side * side, 1, kMatrixUnits));
 }
 
 LloTime TimeLlo(const LloProgram& program, const LloKernel& kernel, const Chip& chip) {
