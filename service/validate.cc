@@ -8,6 +8,7 @@
 #include "service/placement/device_mix.h"
 #include "service/state/worker.h"
 #include "storage/uri.h"
+#include "tensor/safetensors.h"
 #include "tensor/wire.h"
 
 namespace xlad::service {
@@ -129,6 +130,9 @@ absl::Status CheckEntries(absl::string_view field, const google::protobuf::Repea
   for (int i = 0; i < entries.size(); ++i) {
     const std::string place = absl::StrCat(field, " ", i);
     XLAD_RETURN_IF_ERROR(CheckText(place, entries[i].name(), kMaxTensorNameBytes));
+    // Checkpoints have the state under these names.
+    const absl::Status storable = tensor::CheckSafetensorsName(entries[i].name());
+    if (!storable.ok()) return Annotate(storable, place);
     XLAD_RETURN_IF_ERROR(CheckShape(place, entries[i].shape()));
   }
   return absl::OkStatus();

@@ -51,6 +51,19 @@ TEST(Validate, AcceptsAJobAndNamesAtTheirLimit) {
   ExpectBad(Validate(request), "name");
 }
 
+// Checkpoints are safetensors files, which cannot have every name.
+TEST(Validate, NamesOfStateMustBeStorable) {
+  SubmitJobRequest request = GoodJob();
+  auto* const parameter = request.mutable_spec()->add_parameters();
+  parameter->mutable_shape()->set_element_type(11);
+  parameter->set_name("__metadata");
+  EXPECT_TRUE(Validate(request).ok()) << Validate(request);
+  for (const char* const name : {"__metadata__", "w\xff"}) {
+    parameter->set_name(name);
+    ExpectBad(Validate(request), "parameter 0: found");
+  }
+}
+
 TEST(Validate, OnlyAxesOfTheMeshMayShrink) {
   SubmitJobRequest request = GoodJob();
   request.mutable_spec()->add_shrink_axes("dp");

@@ -22,6 +22,8 @@ constexpr std::pair<absl::string_view, ElementType> kNames[] = {
     {"F8_E5M2", ElementType::kF8E5M2},
 };
 
+constexpr char kMetadata[] = "__metadata__";  // The key of the metadata.
+
 absl::Status MalformedError(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("not a valid safetensors file: ", what));
 }
@@ -88,7 +90,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     }
     name_ = text;
     has_name_ = true;
-    in_metadata_ = text == "__metadata__";
+    in_metadata_ = text == kMetadata;
     if (!in_metadata_ && !entries.try_emplace(name_).second) return Refuse("occurs twice");
     return true;
   }
@@ -221,10 +223,20 @@ absl::string_view HeaderOfSafetensors(absl::string_view bytes) {
   return bytes.substr(0, sizeof length + length);
 }
 
+absl::Status CheckSafetensorsName(const std::string& name) {
+  if (name == kMetadata) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found the name ", kMetadata, ", expected another one: safetensors files have metadata under it"));
+  }
+  // Bytes that are not UTF-8 are replaced.
+  if (nlohmann::json::parse(JsonText(nlohmann::json(name))).get<std::string>() == name) return absl::OkStatus();
+  return absl::InvalidArgumentError("found a name that is not UTF-8, expected UTF-8, as safetensors files require");
+}
+
 std::string SafetensorsHeader(const std::vector<std::pair<std::string, Shape>>& tensors,
                               const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  if (!metadata.empty()) header["__metadata__"] = metadata;
+  if (!metadata.empty()) header[kMetadata] = metadata;
   int64_t offset = 0;
   std::string text = JsonText(header);
   // Removes the closing brace. Entries are appended as text, because looking up a key in ordered_json takes linear

@@ -40,6 +40,10 @@ std::string SafetensorsHeader(const std::vector<std::pair<std::string, Shape>>& 
 // Returns all bytes if there are fewer.
 absl::string_view HeaderOfSafetensors(absl::string_view bytes);
 
+// Returns InvalidArgument if a file cannot have a tensor of this name: "__metadata__", which is the key of the
+// metadata, or bytes that are not UTF-8. Two names that differ only in such bytes would be written as one.
+absl::Status CheckSafetensorsName(const std::string& name);
+
 // Converts elements of a type of less than 8 bits to the form that the format stores: sets the unused high bits to 0.
 // Does nothing for other types.
 void ToStored(ElementType type, absl::Span<std::byte> bytes);

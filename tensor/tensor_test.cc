@@ -175,6 +175,22 @@ TEST(Safetensors, NamesThatAreNotUtf8AreWritten) {
   EXPECT_TRUE(ParseSafetensorsIndex(SafetensorsHeader({}, {{"\xff", "\xfe"}}), 1 << 20).ok());
 }
 
+TEST(Safetensors, NamesOfOneTensorOnly) {
+  for (const std::string name : {"", "w", "a\"b\\", "\xc3\xbc", "\xef\xbf\xbd", "__metadata", "\n"}) {
+    EXPECT_TRUE(CheckSafetensorsName(name).ok()) << name;
+    const NamedArrays arrays = {{name, Array::FromValues<float>(ElementType::kF32, {2}, {1, 2})}};
+    const auto read = ParseSafetensors(SerializeSafetensors(arrays));
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(*read, arrays);
+  }
+  EXPECT_EQ(CheckSafetensorsName("__metadata__").message(),
+            "found the name __metadata__, expected another one: safetensors files have metadata under it");
+  for (const std::string name : {"\xff", "a\xc3", "\xed\xa0\x80", "\xc0\x80"}) {
+    EXPECT_EQ(CheckSafetensorsName(name).message(),
+              "found a name that is not UTF-8, expected UTF-8, as safetensors files require");
+  }
+}
+
 std::string FileWithHeader(const std::string& header) {
   const uint64_t size = header.size();
   return std::string(reinterpret_cast<const char*>(&size), 8) + header;
