@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "compiler/analysis/flops.h"
 #include "compiler/analysis/op_cost.h"
 #include "hlo/analysis/counts.h"
 #include "hlo/analysis/leaves.h"
@@ -38,8 +39,7 @@ double NsOf(const Instruction& instruction) {
     case Opcode::kRaggedDot:
       return kNsOfScalar * elements * hlo::ContractedElements(instruction);
     case Opcode::kConvolution:
-      return kNsOfScalar * elements * static_cast<double>(instruction.operand(1)->shape().elements()) /
-             std::max<double>(1, static_cast<double>(instruction.shape().dims().back()));
+      return kNsOfScalar / 2 * FlopsOf(instruction);  // A multiplication and an addition for each element.
     case Opcode::kSort:
     case Opcode::kTopk:
       return 20 * kNsOfScalar * static_cast<double>(instruction.operand(0)->shape().elements());
