@@ -42,8 +42,9 @@ constexpr CostTerm kSeparate[] = {
     {"far_bytes", 0, 0.045},       // Bytes of scores that are written or read outside of caches of the core.
 };
 
-// The estimates assume this number of floats in a vector, and these maximum numbers of rows and elements in a chunk. An
-// operation is applied to one chunk at a time (runtime/devices/cpu/attention.cc, where chunks have up to 32 rows).
+// The number of floats in a vector, and the maximum numbers of rows and of elements in a chunk. An operation is applied
+// to one chunk at a time (runtime/devices/cpu/attention.cc). The chunks of the library op have up to 32 rows and are
+// padded to 32 columns. The constants above were fitted to the counts here, and must be measured again if these change.
 constexpr int64_t kLanes = 16, kMaxChunkRows = 16, kChunkElements = 2048;
 // The lanes of a reduction along a row (compiler/kernel). Columns in the last, incomplete group of lanes are not
 // vectorized.
