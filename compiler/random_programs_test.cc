@@ -1,19 +1,40 @@
 // Compares random programs, compiled to steps and run on their buffers, with the evaluator on the original program.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "base/testing/case_count.h"
 #include "compiler/testing/compare.h"
+#include "compiler/testing/random_inputs.h"
 #include "compiler/testing/random_program.h"
 #include "compiler/testing/run_steps.h"
 #include "compiler/testing/shrink.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/text/text.h"
 #include "hlo/verify/verifier.h"
+#include "tensor/sub_byte.h"
 
 namespace xlad::compiler {
 namespace {
 
 using tensor::Array;
+
+TEST(RandomInputs, BytesOfNarrowIntegersAreExtended) {
+  using tensor::ElementType;
+  const auto random = SeededRandom(1);
+  for (const ElementType type : {ElementType::kS2, ElementType::kU2, ElementType::kS4, ElementType::kU4}) {
+    const tensor::Shape shape{type, {200}};
+    for (const Array& array : {RandomArray(shape, random.get()), RandomSpecialArray(shape, random.get())}) {
+      std::set<int> values;
+      for (const std::byte byte : array.bytes()) {
+        const auto value = static_cast<int8_t>(byte);
+        ASSERT_EQ(value, tensor::WrapSubByte(type, value)) << tensor::ToString(type);
+        values.insert(value);
+      }
+      EXPECT_GE(values.size(), 4u) << tensor::ToString(type);
+    }
+  }
+}
 
 absl::Status Try(const Module& module, uint64_t seed, const RandomModule& made) {
   XLAD_RETURN_IF_ERROR(hlo::Verify(module));

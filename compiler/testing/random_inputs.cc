@@ -4,6 +4,7 @@
 
 #include "hlo/analysis/leaves.h"
 #include "tensor/small_float.h"
+#include "tensor/sub_byte.h"
 
 namespace xlad::compiler {
 namespace {
@@ -70,6 +71,11 @@ uint64_t SpecialBits(tensor::ElementType type, Random* random) {
   }
 }
 
+// An element of a type of at most 8 bits. Other bits of its byte extend the sign or are zero.
+std::byte WrappedByte(ElementType type, std::byte bits) {
+  return static_cast<std::byte>(tensor::WrapSubByte(type, static_cast<int8_t>(bits)));
+}
+
 }  // namespace
 
 Array RandomArray(const tensor::Shape& shape, Random* random) {
@@ -92,7 +98,9 @@ Array RandomArray(const tensor::Shape& shape, Random* random) {
       break;
     default: {
       const size_t width = tensor::ByteWidth(shape.type);
-      for (size_t i = 0; i < array.bytes().size(); i += width) array.bytes()[i] = std::byte(random->Below(8));
+      for (size_t i = 0; i < array.bytes().size(); i += width) {
+        array.bytes()[i] = WrappedByte(shape.type, static_cast<std::byte>(random->Below(8)));
+      }
     }
   }
   return array;
@@ -105,6 +113,7 @@ Array RandomSpecialArray(const tensor::Shape& shape, Random* random) {
   for (size_t i = 0; i < array.bytes().size(); i += width) {
     const uint64_t bits = SpecialBits(shape.type, random);
     std::memcpy(&array.bytes()[i], &bits, width);  // The low bytes come first (little-endian).
+    if (width == 1) array.bytes()[i] = WrappedByte(shape.type, array.bytes()[i]);
   }
   return array;
 }

@@ -10,7 +10,7 @@
 namespace xlad::compiler {
 
 // An array of small values whose sums are exact: floats in [-2, 2] in steps of 1/8 (zeros of both signs), integers in
-// [0, 7], pred 0 or 1. An element of any other type has the bits of an integer in [0, 7].
+// [0, 7], wrapped to narrower types, pred 0 or 1. An element of any other type has the bits of an integer in [0, 7].
 tensor::Array RandomArray(const tensor::Shape& shape, Random* random);
 
 // An array of values for which simplification rules are often wrong, mixed with random bits. Floats: zeros of both
