@@ -66,6 +66,7 @@ TEST_P(Golden, Cases) {
   const bool update = std::getenv("XLAD_UPDATE_GOLDEN") != nullptr;
   std::string updated;
   std::vector<std::string> cases = absl::StrSplit(*text, kCase);
+  ASSERT_GT(cases.size(), 1u) << "the file has no case";
   updated = cases[0];
   for (size_t i = 1; i < cases.size(); ++i) {
     const size_t arrow = cases[i].find(kArrow);
@@ -96,7 +97,9 @@ std::string TestName(const testing::TestParamInfo<std::string>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Passes, Golden, testing::ValuesIn(Files()), TestName);
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Golden);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Golden);  // The list of tests may be read in any folder.
+
+TEST(GoldenFiles, AreFound) { EXPECT_FALSE(Files().empty()) << "run the test in the root of the source tree"; }
 
 }  // namespace
 }  // namespace xlad::compiler

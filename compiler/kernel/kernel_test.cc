@@ -118,7 +118,7 @@ int64_t Count(const char* variable, int64_t usual) {
 
 TEST(Kernel, RandomSchedulesHaveTheResultsOfTheEvaluator) {
   const int64_t count = Count("XLAD_RANDOM_KERNELS", 60);
-  int64_t shared = 0, staged = 0, bound = 0;
+  int64_t shared = 0, staged = 0, bound = 0, split = 0, vectorized = 0, unrolled = 0;
   for (int64_t seed = 1; seed <= count && !testing::Test::HasFailure(); ++seed) {
     const auto random = SeededRandom(static_cast<uint64_t>(seed));
     const std::string program = RandomRowProgram(static_cast<uint64_t>(seed));
@@ -145,12 +145,18 @@ TEST(Kernel, RandomSchedulesHaveTheResultsOfTheEvaluator) {
       shared += !scheduled->schedule.at.empty();
       staged += !scheduled->schedule.stage.empty();
       bound += !scheduled->schedule.bind.empty();
+      split += !scheduled->schedule.splits.empty();
+      vectorized += !scheduled->schedule.vectorize.empty();
+      unrolled += !scheduled->schedule.unroll.empty();
     }
   }
   // The random schedules must include some with the primitives at, stage and bind.
   EXPECT_GT(shared, count / 4);
   EXPECT_GT(staged, count / 50);
   EXPECT_GT(bound, 0);
+  EXPECT_GT(split, 0);
+  EXPECT_GT(vectorized, 0);
+  EXPECT_GT(unrolled, 0);
 }
 
 TEST(Kernel, SchedulesDoNotChangeBits) {

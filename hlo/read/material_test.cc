@@ -44,7 +44,9 @@ TEST(Material, TextAndProtoOfAnExampleAreTheSameProgram) {
 }
 
 TEST(Material, ArtifactsAreRefusedWithAClearError) {
-  for (const std::string& file : MaterialFiles("XLAD_EXAMPLES", ".mlirbc")) {
+  const std::vector<std::string> files = MaterialFiles("XLAD_EXAMPLES", ".mlirbc");
+  if (files.empty()) GTEST_SKIP() << "XLAD_EXAMPLES names no directory with artifacts";
+  for (const std::string& file : files) {
     EXPECT_NE(ReadModule(MaterialBytes(file)).status().message().find("StableHLO"), absl::string_view::npos) << file;
   }
 }

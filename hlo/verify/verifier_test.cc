@@ -9,6 +9,7 @@
 
 #include "gtest/gtest.h"
 #include "hlo/build/builder.h"
+#include "hlo/testing/fuzz_time.h"
 #include "hlo/testing/test_material.h"
 #include "hlo/text/text.h"
 
@@ -226,11 +227,12 @@ TEST(VerifierTest, PartsAreBounded) {
 // Many collectives over so many devices that listing their groups would take too long.
 TEST(VerifierTest, GroupsAreNotExpanded) {
   const std::vector<std::pair<std::string, std::string>> programs = {
-      {"1048576", "[1048576,1]<=[1024,1024]T(1,0)"},
-      {"1048576", "[1,1048576]<=[1048576]"},
-      {"1048576", "mesh['a'=1024,'b'=1024] {}"},
-      {"1048576", "mesh['a'=1024,'b'=1024] {'b', 'a':(2)4}"},
+      {"16777216", "[16777216,1]<=[4096,4096]T(1,0)"},
+      {"16777216", "[1,16777216]<=[16777216]"},
+      {"16777216", "mesh['a'=4096,'b'=4096] {}"},
+      {"16777216", "mesh['a'=4096,'b'=4096] {'b', 'a':(2)4}"},
   };
+  const FuzzTime limit;
   for (const auto& [devices, groups] : programs) {
     std::string text = "HloModule m, num_partitions=" + devices +
                        "\nadd { a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = f32[] add(a, b) }\n"
