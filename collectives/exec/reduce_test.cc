@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
@@ -18,6 +19,9 @@ namespace {
 
 using tensor::ElementType;
 using ::testing::HasSubstr;
+
+constexpr Reduction kAllReductions[] = {Reduction::kSum, Reduction::kProduct, Reduction::kMax, Reduction::kMin,
+                                        Reduction::kAnd, Reduction::kOr,      Reduction::kXor, Reduction::kAverage};
 
 template <typename T>
 std::vector<T> ReduceAll(ElementType type, Reduction reduction, const std::vector<std::vector<T>>& operands) {
@@ -40,20 +44,23 @@ void CheckIntegers(ElementType type) {
   for (auto& operand : operands) {
     for (T& value : operand) value = static_cast<T>(random->Next());
   }
-  for (int r = 1; r <= 6; ++r) {
-    const Reduction reduction = static_cast<Reduction>(r);
+  for (const Reduction reduction : kAllReductions) {
     const std::vector<T> result = ReduceAll<T>(type, reduction, operands);
     for (size_t i = 0; i < result.size(); ++i) {
       __int128 expected = operands[0][i];
       for (size_t k = 1; k < 3; ++k) {
         const __int128 next = operands[k][i];
-        expected = reduction == Reduction::kSum       ? expected + next
+        const bool adds = reduction == Reduction::kSum || reduction == Reduction::kAverage;
+        expected = adds                               ? expected + next
                    : reduction == Reduction::kProduct ? static_cast<__int128>(static_cast<T>(expected)) * next
                    : reduction == Reduction::kMax     ? std::max(expected, next)
                    : reduction == Reduction::kMin     ? std::min(expected, next)
                    : reduction == Reduction::kAnd     ? expected & next
+                   : reduction == Reduction::kXor     ? expected ^ next
                                                       : expected | next;
       }
+      // The sum wraps around, and the quotient is rounded toward zero.
+      if (reduction == Reduction::kAverage) expected = static_cast<__int128>(static_cast<T>(expected)) / 3;
       ASSERT_EQ(result[i], static_cast<T>(expected)) << ToString(reduction) << " at " << i;
     }
   }
@@ -82,9 +89,9 @@ TEST(Reduce, PredIsLogical) {
   for (uint8_t a : {0, 1}) {
     for (uint8_t b : {0, 1}) {
       const uint8_t both = a & b, any = a | b;
-      // In the order sum, product, max, min, and, or.
-      const std::vector<uint8_t> expected = {any, both, any, both, both, any};
-      for (int r = 1; r <= 6; ++r) {
+      // In the order sum, product, max, min, and, or, xor.
+      const std::vector<uint8_t> expected = {any, both, any, both, both, any, static_cast<uint8_t>(a ^ b)};
+      for (int r = 1; r <= 7; ++r) {
         EXPECT_EQ(ReduceAll<uint8_t>(ElementType::kPred, static_cast<Reduction>(r), {{a}, {b}})[0], expected[r - 1]);
       }
     }
@@ -182,27 +189,30 @@ void CompareWithScalar(ElementType type, Reduction reduction, StoreKind store) {
 }
 
 TEST(Reduce, VectorKernelsHaveTheBitsOfScalarOnes) {
-  int pairs = 0;
+  std::map<Reduction, int> types;
   for (int type = 0; type < 64; ++type) {
-    for (int reduction = 1; reduction <= 6; ++reduction) {
+    for (const Reduction reduction : kAllReductions) {
       const ElementType element = static_cast<ElementType>(type);
-      if (FindVectorReduceKernels(element, static_cast<Reduction>(reduction)).reduce == nullptr) continue;
-      ++pairs;
+      if (FindVectorReduceKernels(element, reduction).reduce == nullptr) continue;
+      ++types[reduction];
       const bool nan_bits_are_free = element == ElementType::kF32 || element == ElementType::kF64;
       if (!nan_bits_are_free) {
-        CompareWithScalar(element, static_cast<Reduction>(reduction), StoreKind::kCached);
-        CompareWithScalar(element, static_cast<Reduction>(reduction), StoreKind::kStreaming);
+        CompareWithScalar(element, reduction, StoreKind::kCached);
+        CompareWithScalar(element, reduction, StoreKind::kStreaming);
       }
     }
   }
-  EXPECT_GE(pairs, 60);
+  // All floats have averages, all integers and pred have logical operations, and all of these types have sums.
+  EXPECT_EQ(types[Reduction::kAverage], 6);
+  for (const Reduction reduction : {Reduction::kAnd, Reduction::kOr, Reduction::kXor}) EXPECT_EQ(types[reduction], 9);
+  EXPECT_EQ(types[Reduction::kSum], 15);
 }
 
 TEST(Reduce, SmallKernelsHaveTheBitsOfTheOthers) {
   const std::unique_ptr<Random> random = SeededRandom(9);
   for (int type = 0; type < 64; ++type) {
-    for (int r = 1; r <= 6; ++r) {
-      const ReduceKernels kernels = FindVectorReduceKernels(static_cast<ElementType>(type), static_cast<Reduction>(r));
+    for (const Reduction reduction : kAllReductions) {
+      const ReduceKernels kernels = FindVectorReduceKernels(static_cast<ElementType>(type), reduction);
       if (kernels.small == nullptr) continue;
       const int64_t width = tensor::ByteWidth(static_cast<ElementType>(type));
       std::vector<std::vector<uint8_t>> bytes(5, std::vector<uint8_t>(kSmallBytes));
@@ -221,8 +231,8 @@ TEST(Reduce, SmallKernelsHaveTheBitsOfTheOthers) {
           void* const dsts[] = {expected.data()};
           kernels.reduce(dsts, sources, size / width, StoreKind::kCached);
           kernels.small(found.data(), payloads, offset, size);
-          ASSERT_EQ(found, expected) << "type " << type << ", reduction " << r << ", [" << offset << ", +" << size
-                                     << ")";
+          ASSERT_EQ(found, expected) << "type " << type << ", " << ToString(reduction) << ", [" << offset << ", +"
+                                     << size << ")";
         }
       }
     }
@@ -242,8 +252,8 @@ TEST(Reduce, VectorKernelsOfF32AndF64HaveTheBitsOfScalarOnes) {
         wide[i].push_back(random->Unit() * 8 - 4);
       }
     }
-    for (int reduction = 1; reduction <= 4; ++reduction) {
-      const Reduction r = static_cast<Reduction>(reduction);
+    for (const Reduction r :
+         {Reduction::kSum, Reduction::kProduct, Reduction::kMax, Reduction::kMin, Reduction::kAverage}) {
       std::vector<float> a(count + 16), b(count);
       std::vector<double> c(count + 16), d(count);
       void* const as[] = {a.data() + 3};
