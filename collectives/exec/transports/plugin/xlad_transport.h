@@ -95,7 +95,8 @@ typedef struct xlad_transport_api {
   int (*connect)(xlad_transport_engine* engine, const xlad_transport_target* target, xlad_transport_peer** peer,
                  xlad_transport_error* error);
   /* Ends all operations with the peer and destroys the peer and its requests. Messages that were posted before have up
-   * to `flush_ms` milliseconds to leave this process; the others are lost. */
+   * to `flush_ms` milliseconds to leave this process; the others are lost. If the library cannot end an operation, the
+   * plugin may stop the engine: operations with its other peers then fail. */
   void (*disconnect)(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_t flush_ms);
 
   /* Starts to send or to receive a message. Returns XLAD_TRANSPORT_OK if it has already ended; there is then no

@@ -25,7 +25,7 @@ struct xlad_transport_peer {
 
 struct xlad_transport_engine {
   ucp_context_h context = nullptr;
-  ucp_worker_h worker = nullptr;
+  ucp_worker_h worker = nullptr;  // Null after Stop.
   ucp_address_t* address = nullptr;
   size_t address_bytes = 0;
   int32_t device = 0;
@@ -42,6 +42,10 @@ int Fail(const char* what, ucs_status_t status, xlad_transport_error* error) {
   const bool lost = status == UCS_ERR_CONNECTION_RESET || status == UCS_ERR_ENDPOINT_TIMEOUT ||
                     status == UCS_ERR_UNREACHABLE || status == UCS_ERR_NOT_CONNECTED || status == UCS_ERR_CANCELED;
   return lost ? XLAD_TRANSPORT_PEER_LOST : XLAD_TRANSPORT_FAILED;
+}
+
+int FailStopped(xlad_transport_error* error) {
+  return Fail("a message of a disconnected peer did not end, so this engine has stopped", UCS_ERR_CANCELED, error);
 }
 
 uint64_t Tag(int32_t from_device, int32_t stream) {
@@ -72,9 +76,17 @@ ucs_status_t OpenContext(const xlad_transport_options* options, xlad_transport_e
   return status;
 }
 
-void Close(xlad_transport_engine* engine) {
+// Ends the endpoints and requests of all peers. After this, UCX accesses no memory of any operation.
+void Stop(xlad_transport_engine* engine) {
   if (engine->address != nullptr) ucp_worker_release_address(engine->worker, engine->address);
   if (engine->worker != nullptr) ucp_worker_destroy(engine->worker);
+  engine->address = nullptr;
+  engine->address_bytes = 0;
+  engine->worker = nullptr;
+}
+
+void Close(xlad_transport_engine* engine) {
+  Stop(engine);
   if (engine->context != nullptr) ucp_cleanup(engine->context);
   delete engine;
 }
@@ -111,6 +123,7 @@ int Address(xlad_transport_engine* engine, const void** data, size_t* bytes, xla
 
 int Connect(xlad_transport_engine* engine, const xlad_transport_target* target, xlad_transport_peer** peer,
             xlad_transport_error* error) {
+  if (engine->worker == nullptr) return FailStopped(error);
   const std::string copy(static_cast<const char*>(target->address), target->bytes);
   auto* const made = new xlad_transport_peer();
   made->device = target->device;
@@ -161,11 +174,20 @@ void Flush(xlad_transport_engine* engine, ucp_ep_h endpoint, int64_t ms) {
   ucp_request_free(flushing);
 }
 
+// Forgets a peer whose endpoint and requests Stop has ended.
+void Forget(xlad_transport_peer* peer) {
+  for (const xlad_transport_request* request : peer->requests) delete request;
+  delete peer;
+}
+
 // Cancels receives. Sends end with the endpoint. A receive whose message has begun to arrive cannot be canceled. Most
 // of these end when the endpoint is closed by force. But UCX keeps a receive of a message that arrives in several
-// fragments until the peer has sent the rest, which a dead peer never does. Such receives are abandoned after
-// `flush_ms` + kEndMs: their requests stay allocated, because UCX still refers to them.
+// fragments until the peer has sent the rest, and then writes the rest to its memory, even though the endpoint is
+// closed. If such a receive has not ended after `flush_ms` + kEndMs, only the end of the worker keeps UCX from writing.
+// The engine is then useless, which is acceptable because xlad disconnects in the middle of a message only if the task
+// fails.
 void Disconnect(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_t flush_ms) {
+  if (engine->worker == nullptr) return Forget(peer);
   const int64_t flush_end_ms = NowMs() + flush_ms;
   bool flushed = peer->failure == UCS_OK && flush_ms > 0 &&
                  ProgressUntil(engine, flush_ms, [&] { return HaveEnded(*peer, /*receives=*/false); });
@@ -181,12 +203,16 @@ void Disconnect(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_
   param.flags = flushed ? 0 : UCP_EP_CLOSE_FLAG_FORCE;
   void* const closing = ucp_ep_close_nbx(peer->endpoint, &param);
   // The memory of requests belongs to xlad as soon as this function returns.
-  ProgressUntil(engine, flush_ms + kEndMs, [&] { return HaveEnded(*peer, /*receives=*/true); });
+  if (!ProgressUntil(engine, flush_ms + kEndMs, [&] { return HaveEnded(*peer, /*receives=*/true); })) {
+    if (IsRequest(closing)) ucp_request_free(closing);
+    Stop(engine);
+    return Forget(peer);
+  }
   const bool ended =
       !IsRequest(closing) || ProgressUntil(engine, flush_ms + kEndMs, [&] { return HasEnded(closing); });
   if (IsRequest(closing)) ucp_request_free(closing);
   for (xlad_transport_request* request : peer->requests) {
-    if (HasEnded(request->ucx)) ucp_request_free(request->ucx);
+    ucp_request_free(request->ucx);
     delete request;
   }
   peer->requests.clear();
@@ -208,6 +234,7 @@ int Started(xlad_transport_peer* peer, void* ucx, bool receives, xlad_transport_
 int Post(xlad_transport_engine* engine, const xlad_transport_message* message, xlad_transport_request** request,
          xlad_transport_error* error) {
   const auto [peer, stream, data, to, bytes] = *message;
+  if (engine->worker == nullptr) return FailStopped(error);
   if (peer->failure != UCS_OK) return Fail("the peer", peer->failure, error);
   const ucp_request_param_t param{};
   return Started(peer, ucp_tag_send_nbx(peer->endpoint, data, bytes, Tag(engine->device, stream), &param), false,
@@ -217,13 +244,16 @@ int Post(xlad_transport_engine* engine, const xlad_transport_message* message, x
 int PostReceive(xlad_transport_engine* engine, const xlad_transport_message* message, xlad_transport_request** request,
                 size_t*, xlad_transport_error* error) {
   const auto [peer, stream, unused, data, bytes] = *message;
+  if (engine->worker == nullptr) return FailStopped(error);
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   return Started(peer, ucp_tag_recv_nbx(engine->worker, data, bytes, Tag(peer->device, stream), UINT64_MAX, &param),
                  true, request, error);
 }
 
-int Test(xlad_transport_engine*, xlad_transport_request* request, size_t* received, xlad_transport_error* error) {
+int Test(xlad_transport_engine* engine, xlad_transport_request* request, size_t* received,
+         xlad_transport_error* error) {
+  if (engine->worker == nullptr) return FailStopped(error);
   ucp_tag_recv_info_t info{};
   const ucs_status_t status =
       request->receives ? ucp_tag_recv_request_test(request->ucx, &info) : ucp_request_check_status(request->ucx);
@@ -239,7 +269,9 @@ int Test(xlad_transport_engine*, xlad_transport_request* request, size_t* receiv
   return status == UCS_OK ? XLAD_TRANSPORT_OK : Fail("a transfer", status, error);
 }
 
-int Progress(xlad_transport_engine* engine) { return static_cast<int>(ucp_worker_progress(engine->worker)); }
+int Progress(xlad_transport_engine* engine) {
+  return engine->worker == nullptr ? 0 : static_cast<int>(ucp_worker_progress(engine->worker));
+}
 
 int RegisterMemory(xlad_transport_engine* engine, const xlad_transport_memory* memory_to_map, void** handle,
                    xlad_transport_error* error) {
