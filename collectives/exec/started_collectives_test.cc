@@ -122,6 +122,20 @@ TEST_F(StartedCollectives, DoNotBlockTheDevice) {
   });
 }
 
+TEST_F(StartedCollectives, ANumberThatNoStartHasReturnedIsRefused) {
+  Run([&](int device, Communicator& communicator) {
+    const auto refuses = [&](int64_t number) { return absl::IsInvalidArgument(communicator.Wait(number)); };
+    EXPECT_TRUE(communicator.Wait(0).ok());
+    EXPECT_TRUE(refuses(1) && refuses(-1));
+    Buffer all(1);
+    const auto started = communicator.Start(all.Launch(0, 0));
+    ASSERT_TRUE(started.ok()) << started.status();
+    EXPECT_TRUE(refuses(*started + 1) && refuses(-1));
+    ASSERT_TRUE(communicator.Wait(*started).ok());
+    EXPECT_TRUE(refuses(*started));
+  });
+}
+
 TEST_F(StartedCollectives, AnAbortEndsThemAndNamesThem) {
   std::latch formed(kDevices), started_all(2);
   Run([&](int device, Communicator& communicator) {

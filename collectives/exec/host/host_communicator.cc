@@ -278,6 +278,11 @@ absl::StatusOr<int64_t> HostCommunicator::Start(const CollectiveLaunch& launch) 
   });
 }
 
-absl::Status HostCommunicator::Wait(int64_t number) { return number == 0 ? absl::OkStatus() : progress_->Wait(number); }
+absl::Status HostCommunicator::Wait(int64_t number) {
+  if (number == 0) return absl::OkStatus();
+  if (progress_ != nullptr) return progress_->Wait(number);
+  return absl::InvalidArgumentError(absl::StrCat("found collective start ", number, ", expected 0, because no Start ",
+                                                 "has returned another number"));
+}
 
 }  // namespace xlad::collectives
