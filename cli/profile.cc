@@ -139,9 +139,10 @@ std::string SimulatedLine(const SimulatedTime& time) {
 
 }  // namespace
 
-double ProfileRow::RooflineShare(const MachineRates& rates) const {
+double ProfileRow::RooflineShare(const MachineRates& rates, int devices) const {
   if (ns == 0 || kind == "collective" || kind == "wait" || rates.bytes_per_s <= 0 || rates.flops_per_s <= 0) return 0;
-  return std::max(bytes / rates.bytes_per_s, flops / rates.flops_per_s) / (static_cast<double>(ns) * 1e-9);
+  const double seconds = static_cast<double>(ns) * 1e-9;
+  return std::max(bytes / rates.bytes_per_s, flops / rates.flops_per_s) * devices / seconds;
 }
 
 std::vector<ProfileRow> ProfileRows(const Executable& executable, const std::vector<runtime::StepTimes>& times) {
@@ -182,7 +183,7 @@ std::string ProfileTable(const Profile& profile) {
       break;
     }
     const double seconds = static_cast<double>(row.ns) * 1e-9;
-    const double share = row.RooflineShare(profile.rates);
+    const double share = row.RooflineShare(profile.rates, profile.devices);
     absl::StrAppendFormat(
         &text, "%9.3f %5.1f%% %10.1f %9.1f %9s %8s %7s  %s%-11s %s%s\n", Milliseconds(row.ns) / steps,
         100 * static_cast<double>(row.ns) / total_ns, static_cast<double>(row.calls) / steps,
@@ -227,7 +228,7 @@ std::string ProfileJson(const Profile& profile) {
                                {"ms", Milliseconds(row.ns)},
                                {"flops", row.flops},
                                {"bytes", row.bytes},
-                               {"roofline_share", row.RooflineShare(profile.rates)}});
+                               {"roofline_share", row.RooflineShare(profile.rates, profile.devices)}});
     if (!time.topology().empty()) json["kernels"].back()["simulated_us"] = row.simulated_us;
   }
   return JsonText(json, 1) + "\n";

@@ -26,8 +26,9 @@ struct ProfileRow {
 
   // The shortest possible time on this machine as a share of the measured time. The shortest possible time is the
   // larger of two bounds: the time of the bytes at the copy rate, and the time of the operations at the rate of the
-  // matrix library. 0 for collectives and waits.
-  double RooflineShare(const MachineRates& rates) const;
+  // matrix library. `rates` are those of all devices together, which run at the same time, so each device has an equal
+  // part of them. 0 for collectives and waits.
+  double RooflineShare(const MachineRates& rates, int devices) const;
 };
 
 // Returns rows in order of their time, longest first. `times` has one element per device.
