@@ -113,14 +113,10 @@ int Network::LinkOfRankZero(int link) const {
   return LinkBetween(0, DifferenceIn(grid_, links_[link].from, links_[link].to));
 }
 
-double Network::InjectionRate() const {
-  double least = -1;
-  for (int rank = 0; rank < ranks_; ++rank) {
-    double rate = 0;
-    for (const int link : links_of_[rank]) rate += links_[link].broken ? 0 : links_[link].gigabytes_per_s;
-    if (least < 0 || rate < least) least = rate;
-  }
-  return least;
+double Network::InjectionRate(int rank) const {
+  double rate = 0;
+  for (const int link : links_of_[rank]) rate += links_[link].broken ? 0 : links_[link].gigabytes_per_s;
+  return rate;
 }
 
 double Network::BisectionRate() const {

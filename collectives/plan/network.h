@@ -56,8 +56,8 @@ class Network {
   int DimensionOf(int link) const;
   // Returns the link of rank 0 that has the direction of `link`. The network must be a symmetric torus.
   int LinkOfRankZero(int link) const;
-  // Returns the sum of the rates of the unbroken links that leave a rank, in GB/s, for the rank with the smallest sum.
-  double InjectionRate() const;
+  // Returns the sum of the rates of the unbroken links that leave a rank, in GB/s. Those that arrive have the same sum.
+  double InjectionRate(int rank) const;
   // Returns the sum of the rates of all unbroken links from the lower half of the longest dimension to the upper half,
   // in GB/s. These include the links of a wrap-around. Returns 0 for a switched cluster.
   double BisectionRate() const;

@@ -234,6 +234,51 @@ absl::Status CheckSendsMessages(const Schedule& schedule) {
   return absl::OkStatus();
 }
 
+struct Traffic {
+  double sent = 0, received = 0;  // Elements.
+};
+
+// The elements that a rank must at least send and receive, whatever the algorithm is.
+Traffic LeastTraffic(const CollectiveSpec& spec, int rank) {
+  const auto input = static_cast<double>(spec.input_elements(rank));
+  const auto output = static_cast<double>(spec.output_elements(rank));
+  const bool is_root = rank == spec.root;
+  Traffic least;
+  switch (spec.kind) {
+    case CollectiveKind::kAllReduce:
+      return {input, output};
+    case CollectiveKind::kAllGather:
+      return {input, output - input};
+    case CollectiveKind::kReduceScatter:
+      return {input - output, output};
+    case CollectiveKind::kAllToAll: {
+      const int64_t n = spec.ranks;
+      const double kept = spec.sizes.empty() ? input / static_cast<double>(n)
+                                             : static_cast<double>(spec.sizes[rank * n + rank]);
+      return {input - kept, output - kept};
+    }
+    case CollectiveKind::kBroadcast:
+      return is_root ? Traffic{output, 0} : Traffic{0, output};
+    case CollectiveKind::kReduce:
+      return is_root ? Traffic{0, input} : Traffic{input, 0};
+    case CollectiveKind::kGather:
+      return is_root ? Traffic{0, output - input} : Traffic{input, 0};
+    case CollectiveKind::kScatter:
+      return is_root ? Traffic{input - output, 0} : Traffic{0, output};
+    case CollectiveKind::kCollectivePermute:
+    case CollectiveKind::kSendRecv:
+      for (const RankPair& pair : spec.pairs) {
+        if (pair.source == pair.target) continue;
+        if (pair.source == rank) least.sent += input;
+        if (pair.target == rank) least.received += output;
+      }
+      return least;
+    case CollectiveKind::kBarrier:
+      return least;
+  }
+  return least;
+}
+
 }  // namespace
 
 absl::StatusOr<SimulatedRun> Simulate(const CollectiveSpec& spec, const Network& network,
@@ -274,12 +319,24 @@ absl::StatusOr<SimulatedRun> SimulateRankZero(const CollectivePlan& plan, const 
 }
 
 double BandwidthBoundUs(const CollectiveSpec& spec, const Network& network) {
-  const double n = spec.ranks, width = static_cast<double>(tensor::ByteWidth(spec.type));
-  const double input = static_cast<double>(spec.input_elements()) * width;
-  const double output = static_cast<double>(spec.output_elements()) * width;
-  double bytes = std::max(input, output) * (n - 1) / n;
-  if (spec.kind == CollectiveKind::kAllReduce) bytes *= 2;
-  return bytes == 0 ? 0 : bytes / (network.InjectionRate() * 1e3);
+  if (spec.ranks < 2) return 0;
+  const auto us = [&](double elements, double gigabytes_per_s) {
+    return elements == 0 ? 0 : elements * static_cast<double>(tensor::ByteWidth(spec.type)) / (gigabytes_per_s * 1e3);
+  };
+  double bound = 0, all_sent = 0, all_received = 0, all_rates = 0;
+  for (int rank = 0; rank < spec.ranks; ++rank) {
+    const Traffic least = LeastTraffic(spec, rank);
+    const double rate = network.InjectionRate(rank);
+    bound = std::max(bound, us(std::max(least.sent, least.received), rate));
+    all_sent += least.sent;
+    all_received += least.received;
+    all_rates += rate;
+  }
+  // Each element is sent n - 1 times to reduce it, and its sum n - 1 times to distribute it.
+  if (spec.kind == CollectiveKind::kAllReduce) {
+    all_sent = 2.0 * (spec.ranks - 1) * static_cast<double>(spec.input_elements());
+  }
+  return std::max(bound, us(std::max(all_sent, all_received), all_rates));
 }
 
 absl::StatusOr<CollectivePlan> PlanFor(const CollectiveSpec& spec, const Network& network) {

@@ -50,8 +50,9 @@ absl::StatusOr<SimulatedRun> Simulate(const CollectivePlan& plan, const Collecti
 absl::StatusOr<SimulatedRun> SimulateRankZero(const CollectivePlan& plan, const CollectiveSpec& spec,
                                               const Network& network, const SimulateOptions& options = {});
 
-// Returns a lower bound for the time of any algorithm, in microseconds: the bytes that must be sent divided by the
-// network's InjectionRate, without latency.
+// Returns a lower bound for the time of any algorithm, in microseconds, without latency. It is the longest time that a
+// rank needs for the bytes that it must send or receive at its InjectionRate, or the time that all ranks together need
+// for all bytes that must be sent, whichever is longer.
 double BandwidthBoundUs(const CollectiveSpec& spec, const Network& network);
 
 // Returns the fastest of several plans on the network, with its broken links, by simulation. The plans are rings along

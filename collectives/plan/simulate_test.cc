@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "collectives/plan/algorithm.h"
 #include "collectives/plan/check.h"
 
 namespace xlad::collectives {
@@ -78,6 +79,57 @@ TEST(Simulate, PipelinedRingsReachTheBoundOfFourLinks) {
   const double pipelined = bound / TimeUs("ring_2d grid=16x16 channels=4 chunks=4", spec, network);
   EXPECT_LT(simple, 0.75);
   EXPECT_GE(pipelined, 0.85);
+}
+
+// On a line, the ranks at the ends have half the links of the others.
+TEST(Simulate, NoAlgorithmIsFasterThanTheBound) {
+  const std::vector<Network> networks = {
+      Network::Torus({4, 1}, {false, false}, 0, 50), Network::Torus({3, 2}, {false, false}, 0, 50),
+      Network::Torus({4, 1}, {true, false}, 0, 50), Network::Switch(6, 0, 50)};
+  std::vector<std::string> texts;
+  for (const char* kind : {"all_reduce(sum)", "all_gather", "reduce_scatter(sum)", "all_to_all"}) {
+    texts.push_back(absl::StrCat(kind, " f32[1200000] over "));
+  }
+  int compared = 0;
+  for (const Network& network : networks) {
+    std::vector<CollectiveSpec> specs;
+    for (const std::string& text : texts) specs.push_back(*ParseSpec(absl::StrCat(text, network.ranks(), " ranks")));
+    for (const CollectiveKind kind : {CollectiveKind::kBroadcast, CollectiveKind::kReduce, CollectiveKind::kGather,
+                                      CollectiveKind::kScatter}) {
+      for (int root = 0; root < network.ranks(); ++root) {
+        specs.push_back(Spec(kind, network.ranks(), 4'800'000));
+        specs.back().root = root;
+      }
+    }
+    for (const CollectiveKind kind : {CollectiveKind::kSendRecv, CollectiveKind::kCollectivePermute}) {
+      for (const std::vector<RankPair>& pairs :
+           {std::vector<RankPair>(), {{1, 1}}, {{0, 1}}, {{1, 2}}, {{0, 1}, {1, 0}}}) {
+        specs.push_back(Spec(kind, network.ranks(), 4'800'000));
+        specs.back().pairs = pairs;
+      }
+    }
+    for (const CollectiveSpec& spec : specs) {
+      for (const Algorithm& algorithm : Algorithms()) {
+        if (algorithm.needs_windows || !Applies(algorithm, spec)) continue;
+        const double us = TimeUs(std::string(algorithm.name).c_str(), spec, network);
+        EXPECT_GE(us, BandwidthBoundUs(spec, network) * 0.999999) << algorithm.name << " " << spec.ToString();
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GT(compared, 200);
+}
+
+TEST(Simulate, TheBoundHasTheBytesThatTheBusiestRankMustSend) {
+  const Network line = Network::Torus({4, 1}, {false, false}, 0, 50);  // Rank 0 sends 50 GB/s, rank 1 twice as much.
+  const auto bound = [&](const char* text) { return BandwidthBoundUs(*ParseSpec(text), line); };
+  EXPECT_DOUBLE_EQ(bound("send_recv f32[250000] over 4 ranks {0->3}"), 20);
+  EXPECT_DOUBLE_EQ(bound("send_recv f32[250000] over 4 ranks {1->2}"), 10);
+  EXPECT_DOUBLE_EQ(bound("collective_permute f32[250000] over 4 ranks {1->1}"), 0);
+  CollectiveSpec gather = Spec(CollectiveKind::kGather, 4, 1'000'000);
+  EXPECT_DOUBLE_EQ(BandwidthBoundUs(gather, line), 60);
+  gather.root = 1;
+  EXPECT_DOUBLE_EQ(BandwidthBoundUs(gather, line), 30);
 }
 
 TEST(Simulate, LogarithmicAlgorithmsAreFasterThanRingsAtSmallSizes) {
