@@ -99,15 +99,21 @@ absl::StatusOr<CollectivePlan> MakePlan(const CollectiveSpec& spec, const CostPa
 
 absl::StatusOr<CollectivePlan> ChoosePlan(const CollectiveSpec& spec, const CostModel& costs) {
   XLAD_ASSIGN_OR_RETURN(std::vector<PlanCost> ranked, RankPlans(spec, costs));
+  const auto none = [&] { return absl::InternalError(absl::StrCat("found no algorithm for ", spec.ToString())); };
+  if (ranked.empty()) return none();
   if (spec.mode != ReductionMode::kRunToRun || !Reduces(spec.kind)) return std::move(ranked.front().plan);
   // In run-to-run mode, the order must depend on the spec only, so it is chosen without `costs`.
-  const std::vector<PlanCost> reference =
-      spec.ranks <= kMaxAscendingRanks ? std::vector<PlanCost>() : *RankPlans(spec, {});
+  std::vector<PlanCost> reference;
+  if (spec.ranks > kMaxAscendingRanks) {
+    XLAD_ASSIGN_OR_RETURN(reference, RankPlans(spec, {}));
+    if (reference.empty()) return none();
+  }
   const std::string order = reference.empty() ? kAscending : ReductionOrder(reference.front().plan);
   for (PlanCost& candidate : ranked) {
     if (ReductionOrder(candidate.plan) == order) return std::move(candidate.plan);
   }
-  return reference.front().plan;
+  if (reference.empty()) return none();
+  return std::move(reference.front().plan);
 }
 
 std::string ReductionOrder(const CollectivePlan& plan) {
