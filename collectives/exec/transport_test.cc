@@ -212,6 +212,21 @@ std::string Answer(TestWorld* world, const PeerHello& hello) {
   return welcome.refused();
 }
 
+// The data plane must not wait for a peer that does not read the answer.
+TEST(DataPlane, TheAnswerToALongHelloIsShort) {
+  SetLogLevel(LogLevel::kError);
+  TestWorld world({{0}, {1}});
+  for (const char* const before : {"", "x"}) {
+    PeerHello hello = HelloToDevice1();
+    std::string id = before;
+    for (int i = 0; i < 20000; ++i) absl::StrAppend(&id, "\u00e9");
+    hello.set_worker_id(id);
+    const std::string refused = Answer(&world, hello);
+    EXPECT_THAT(refused, HasSubstr("the hello is from worker"));
+    EXPECT_LE(refused.size(), 1003u);
+  }
+}
+
 TEST(Transports, TheErrorForAnUnknownNameListsAllNames) {
   const absl::Status status = ChooseTransport("pigeon").status();
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;

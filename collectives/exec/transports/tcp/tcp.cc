@@ -28,6 +28,17 @@ constexpr absl::string_view kPluginMark = "plugin:";
 // How often the fabric tests, after an abort, whether connections can be closed.
 constexpr std::chrono::milliseconds kPollClosingEvery{1};
 constexpr int64_t kMinSilenceMs = 500;
+// The text of a refusal may contain up to 64 KB of the peer's hello. A new connection takes a message of a few hundred
+// bytes at once, even if the peer does not read; a longer one would block all that wait for the same mutex.
+constexpr size_t kMaxRefusalBytes = 1000;
+
+// Returns the beginning of `text`, which ends between two characters of UTF-8.
+std::string Shortened(absl::string_view text) {
+  if (text.size() <= kMaxRefusalBytes) return std::string(text);
+  size_t end = kMaxRefusalBytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return absl::StrCat(text.substr(0, end), "...");
+}
 
 // Returns the plugin that a hello names, or an empty text.
 std::string PluginOf(const PeerHello& hello) {
@@ -231,7 +242,7 @@ void TcpFabric::Welcome(std::unique_ptr<Connection> connection, const PeerHello&
   std::unique_ptr<SharedPipe> pipe = status.ok() ? AcceptPipe(hello) : nullptr;
   if (status.ok()) status = CheckShared(pipe.get(), absl::StrCat("worker ", hello.worker_id()));
   PeerWelcome welcome;
-  welcome.set_refused(std::string(status.message()));
+  welcome.set_refused(Shortened(status.message()));
   welcome.set_shared(pipe != nullptr);
   if (!WriteBlock(connection.get(), welcome.SerializeAsString()).ok() || !status.ok()) return;
   Dialed accepted{std::move(connection), std::move(pipe), ""};
