@@ -5,11 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
+#include <vector>
 #if defined(__x86_64__)
 #include <x86intrin.h>
 #endif
@@ -29,34 +32,48 @@ namespace {
 
 constexpr uint32_t kVersion = 2;
 constexpr int64_t kHeadBytes = 4096;
+// The most control files of ended groups that the next group leaves. Each takes up to 10 MB of memory.
+constexpr size_t kMaxKeptFiles = 16;
 
 constexpr int64_t kPageBytes = 4096;
 constexpr int64_t kBlockBytes = RoundUp(sizeof(RankBlock), kPageBytes);
 // The number of cells of one flag from one rank to all others, rounded up to whole cache lines.
 constexpr int64_t CellsPerRank(int ranks) { return (ranks + 7) / 8 * 8; }
 
-// Removes control files that are older than a day and whose processes have all ended. Also removes the folders in which
-// groups form (MeetingFolder) that are older than a day and unused.
+// Whether all processes of a group have ended. Without a process, the group is forming, unless the file is old.
+bool HasEnded(const ControlFile& control, bool is_old) {
+  bool has_process = is_old;
+  for (int rank = 0; rank < control.ranks(); ++rank) {
+    const int64_t pid = control.rank(rank).pid;
+    if (pid <= 0) continue;
+    if (kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH) return false;
+    has_process = true;
+  }
+  return has_process;
+}
+
+// Removes control files whose processes have all ended, except the newest kMaxKeptFiles that are at most a day old. Also
+// removes the folders in which groups form (MeetingFolder) that are older than a day and unused.
 void RemoveOldControlFiles(const std::string& folder) {
   constexpr int64_t kKeptSeconds = 24 * 3600;
+  std::vector<std::pair<int64_t, std::string>> kept;  // The age of each file in nanoseconds, and its path.
   const absl::StatusOr<std::vector<std::string>> names = RealFileSystem().List(folder);
   if (!names.ok()) return;
   for (const std::string& name : *names) {
     const std::string path = JoinPath(folder, name);
     struct stat info {};
     if (stat(path.c_str(), &info) != 0) continue;
-    if (RealClock().WallNs() / kNsPerSecond - info.st_ctim.tv_sec < kKeptSeconds) continue;
-    if (S_ISDIR(info.st_mode)) MeetingFolder::RemoveIfUnused(path);
+    const int64_t age_ns = RealClock().WallNs() - info.st_ctim.tv_sec * kNsPerSecond - info.st_ctim.tv_nsec;
+    const bool is_old = age_ns >= kKeptSeconds * kNsPerSecond;
+    if (S_ISDIR(info.st_mode) && is_old) MeetingFolder::RemoveIfUnused(path);
     if (!S_ISREG(info.st_mode)) continue;
     const absl::StatusOr<std::unique_ptr<ControlFile>> control = ControlFile::Open(path, /*writable=*/false);
-    if (!control.ok()) continue;
-    bool in_use = false;
-    for (int rank = 0; rank < (*control)->ranks(); ++rank) {
-      const int64_t pid = (*control)->rank(rank).pid;
-      in_use = in_use || (pid > 0 && (kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH));
-    }
-    if (!in_use) (*control)->Unlink();
+    if (!control.ok() || !HasEnded(**control, is_old)) continue;
+    if (is_old) (*control)->Unlink();
+    if (!is_old) kept.emplace_back(age_ns, path);
   }
+  std::sort(kept.begin(), kept.end());
+  for (size_t i = kMaxKeptFiles; i < kept.size(); ++i) unlink(kept[i].second.c_str());
 }
 
 }  // namespace
@@ -88,6 +105,7 @@ absl::StatusOr<std::unique_ptr<ControlFile>> ControlFile::Create(const std::stri
   if (ftruncate(file, bytes) != 0) status = PathError("ftruncate", path);
   if (status.ok()) status = control->Map(file, bytes, true);
   close(file);
+  if (!status.ok()) control->Unlink();
   XLAD_RETURN_IF_ERROR(status);
   auto* head = new (control->address_) ControlHead();
   head->version = kVersion;

@@ -3,12 +3,18 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/testing/test_folder.h"
 
 namespace xlad::collectives {
 namespace {
@@ -116,6 +122,44 @@ TEST(ControlFile, RefusesOtherFiles) {
   std::filesystem::remove(path);
   EXPECT_TRUE(absl::IsNotFound(ControlFile::Open(path).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(ControlFile::Create(path, 65).status()));
+}
+
+TEST(ControlFile, IsRemovedIfItCannotHaveItsSize) {
+  const TestFolder folder;
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto old = signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{1000, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const absl::Status status = ControlFile::Create(folder.path() + "/control", 2).status();
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  signal(SIGXFSZ, old);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("ftruncate"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(ControlFile, FewFilesOfEndedGroupsAreKept) {
+  const TestFolder folder;
+  setenv("XLAD_COMM_DIR", folder.path().c_str(), 1);
+  const pid_t ended = fork();
+  if (ended == 0) _exit(0);
+  ASSERT_EQ(waitpid(ended, nullptr, 0), ended);
+  const auto make = [&](const std::string& name, pid_t pid) {
+    const auto control = ControlFile::Create(absl::StrCat(folder.path(), "/", name), 2);
+    ASSERT_TRUE(control.ok()) << control.status();
+    (*control)->rank(1).pid = pid;
+  };
+  make("runs", getpid());
+  make("forms", 0);
+  for (int i = 0; i < 20; ++i) make(absl::StrCat("ended-", i), ended);
+  const std::unique_ptr<Bootstrap> bootstrap = MapBootstrap({});
+  Rendezvous rendezvous({0, 1, 0, 1000, "ranks"}, bootstrap.get(), &RealClock());
+  const auto control = ShareControlFile("new", 0, 1, &rendezvous);
+  unsetenv("XLAD_COMM_DIR");
+  ASSERT_TRUE(control.ok()) << control.status();
+  const std::vector<std::string> names = *RealFileSystem().List(folder.path());
+  EXPECT_EQ(names.size(), 16u + 3u);
+  for (const char* name : {"runs", "forms"}) EXPECT_TRUE(std::count(names.begin(), names.end(), name)) << name;
 }
 
 }  // namespace
