@@ -109,6 +109,16 @@ TEST(Slices, EveryKindHasATimeNoLessThanItsBound) {
   }
 }
 
+// More than 1024 slices are not simulated. While the latency of the bound passes, links send nothing.
+TEST(Slices, LinksOfManySlicesAreBusyExceptDuringTheLatency) {
+  const Slice slice = SliceOf("2000xv5e-2x2");
+  const GroupTime time = TimeOf(slice, CollectiveKind::kAllGather, 1 << 24, {{2, 2000, 1, false, true}});
+  ASSERT_EQ(time.plan, "bound");
+  const double sent_us = (1 << 24) * (1999.0 / 2000) / (slice.chip.dcn_bytes_per_s / 1e6);
+  EXPECT_NEAR(time.link_us[2], sent_us, 1e-6 * sent_us);
+  EXPECT_NEAR(time.us, sent_us + slice.chip.dcn_latency_s * 1e6, 1e-6 * sent_us);
+}
+
 TEST(Slices, TwiceTheRateHalvesWhatIsSentAcross) {
   Slice slice = SliceOf("4xv5e-4x4");
   const GroupShape across = {{2, 4, 1, false, true}};

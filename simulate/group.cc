@@ -269,7 +269,9 @@ absl::StatusOr<GroupTime> GroupTimer::Simulate(const GroupCollective& collective
   if (best.plan.empty()) {
     best.us = BoundUs(collective, slice_);
     best.plan = "bound";
-    const double busy = best.us - slice_.chip.ici_launch_s * 1e6;
+    // Links are idle during the latency that BoundUs adds.
+    const double idle_s = IsAcrossSlices(collective.shape) ? slice_.chip.dcn_latency_s : slice_.chip.ici_launch_s;
+    const double busy = best.us - idle_s * 1e6;
     for (const GroupDimension& d : collective.shape) best.link_us[d.dimension] = std::max(0.0, busy);
   }
   if (IsAcrossSlices(collective.shape)) best.dcn_us = best.us;
