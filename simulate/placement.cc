@@ -35,7 +35,8 @@ absl::Status Malformed(absl::string_view assign, const Mesh& mesh, const Slice& 
   for (int d = 0; d < std::ssize(slice.grid); ++d) letters.push_back(std::string(1, slice.LetterOf(d)));
   return absl::InvalidArgumentError(absl::StrCat(
       "found assignment \"", assign, "\", expected axes of the mesh ", mesh.ToString(), ", each once with dimensions ",
-      absl::StrJoin(letters, ", "), " of ", slice.name, ", such as tp=x,dp=yz or tp=x4,dp=x4yz"));
+      absl::StrJoin(letters, ", "), " of ", slice.name,
+      ", each once in an axis, such as tp=x,dp=yz or tp=x4,dp=x4yz"));
 }
 
 absl::StatusOr<std::vector<Request>> ParseRequests(absl::string_view assign, const Mesh& mesh, const Slice& slice) {
@@ -55,7 +56,9 @@ absl::StatusOr<std::vector<Request>> ParseRequests(absl::string_view assign, con
       const size_t begin = i;
       while (i < sides[1].size() && absl::ascii_isdigit(sides[1][i])) ++i;
       const bool has_size = i > begin;
-      if (segment.dimension == std::ssize(slice.grid) ||
+      const bool is_repeated = std::any_of(request.dimensions.begin(), request.dimensions.end(),
+                                           [&](const Segment& s) { return s.dimension == segment.dimension; });
+      if (segment.dimension == std::ssize(slice.grid) || is_repeated ||
           (has_size && (!absl::SimpleAtoi(sides[1].substr(begin, i - begin), &segment.size) || segment.size < 1))) {
         return Malformed(assign, mesh, slice);
       }

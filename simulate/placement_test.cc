@@ -95,7 +95,8 @@ TEST(Placement, WrongAssignmentsAreRefused) {
   const sharding::Mesh mesh = *sharding::ParseMesh("dp=4,tp=4");
   const Slice slice = SliceOf("v5e-4x4");
   for (const char* const wrong :
-       {"tp", "tp=", "tp=w", "tp=z", "xx=y", "tp=x,tp=y", "tp=x0", "tp=x99999999999", ",", "tp=x="}) {
+       {"tp", "tp=", "tp=w", "tp=z", "xx=y", "tp=x,tp=y", "tp=x0", "tp=x99999999999", ",", "tp=x=", "tp=x2x2",
+        "tp=xyx"}) {
     EXPECT_THAT(std::string(ParsePlacements(wrong, mesh, slice).status().message()),
                 HasSubstr("expected axes of the mesh dp=4,tp=4"))
         << wrong;
