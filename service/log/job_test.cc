@@ -5,7 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "proto/mesh.h"
+#include "service/log/jobs.h"
 
 namespace xlad::service {
 namespace {
@@ -67,6 +69,31 @@ TEST(Apply, TheWarningsOfTheBuildAreThoseOfTheCurrentExecutable) {
   resized.mutable_resized()->add_mesh()->set_size(2);
   apply(resized);
   EXPECT_TRUE(job.warnings.empty());
+}
+
+// The last job of a page is removed before the next page is requested.
+TEST(Jobs, APageCanFollowARemovedJob) {
+  std::vector<JobEvent> events;
+  for (int i = 0; i < 6; ++i) {
+    events.emplace_back().set_job_id(absl::StrCat("job-", i));
+    events.back().mutable_submitted()->set_client_key(absl::StrCat("key-", i));
+  }
+  JobEvent& removed = events.emplace_back();
+  for (const char* id : {"job-0", "job-1", "job-4", "job-unknown"}) removed.mutable_removed()->add_job_ids(id);
+  Jobs jobs;
+  for (const JobEvent& event : events) jobs.Apply(event);
+  jobs.Apply(removed);  // Events may be applied again after a restart.
+  const auto after = [&](const char* id) {
+    std::vector<std::string> ids;
+    for (const Job* job : jobs.Page(JobId(id), 2)) ids.push_back(job->id.str());
+    return ids;
+  };
+  using Ids = std::vector<std::string>;
+  EXPECT_EQ(after("job-1"), Ids({"job-2", "job-3"}));
+  EXPECT_EQ(after("job-2"), Ids({"job-3", "job-5"}));
+  EXPECT_EQ(after("job-4"), Ids({"job-5"}));
+  EXPECT_EQ(after(""), Ids({"job-2", "job-3"}));
+  EXPECT_EQ(after("job-unknown"), Ids({"job-2", "job-3"}));
 }
 
 }  // namespace

@@ -82,9 +82,10 @@ std::vector<Job*> Jobs::Open() const {
 std::vector<const Job*> Jobs::Page(const JobId& after, int64_t limit,
                                    const std::function<bool(const Job&)>& is_listed) const {
   const Job* last = Find(after);
+  const auto removed = removed_.find(after);
+  const int64_t last_number = last != nullptr ? last->number : removed != removed_.end() ? removed->second : 0;
   std::vector<const Job*> page;
-  for (auto at = by_number_.upper_bound(last == nullptr ? 0 : last->number);
-       at != by_number_.end() && std::ssize(page) < limit; ++at) {
+  for (auto at = by_number_.upper_bound(last_number); at != by_number_.end() && std::ssize(page) < limit; ++at) {
     if (is_listed == nullptr || is_listed(*at->second)) page.push_back(at->second);
   }
   return page;
@@ -94,8 +95,8 @@ void Jobs::ApplyRemoved(const JobsRemoved& removed) {
   generation_ = std::max(generation_, Generation(removed.generation()));
   for (const std::string& text : removed.job_ids()) {
     const JobId id(text);
-    removed_.insert(id);
     const auto found = jobs_.find(id);
+    removed_.emplace(id, found == jobs_.end() ? 0 : found->second->number);
     if (found == jobs_.end()) continue;  // The events of the removed job are already deleted.
     if (by_number_.erase(found->second->number) == 1) --counts_[found->second->state];
     Close(*found->second);

@@ -25,8 +25,9 @@ class Jobs {
   Job* FindByKey(const std::string& client_key);
   // Jobs that have not ended, oldest first. Valid until the next Apply.
   std::vector<Job*> Open() const;
-  // Returns, oldest first, at most `limit` jobs that were submitted after the job `after`; the first jobs if `after` is
-  // empty or unknown. Only jobs for which `is_listed` returns true are included; all jobs if `is_listed` is null.
+  // Returns, oldest first, at most `limit` jobs that were submitted after the job `after`, which may have been removed;
+  // the first jobs if `after` is empty or unknown. Only jobs for which `is_listed` returns true are included; all jobs
+  // if `is_listed` is null.
   std::vector<const Job*> Page(const JobId& after, int64_t limit,
                                const std::function<bool(const Job&)>& is_listed = nullptr) const;
   // Whether a job that has not ended was submitted to continue from this checkpoint.
@@ -45,8 +46,9 @@ class Jobs {
   const std::set<WorkerId>& drained() const { return drained_; }
   Term term() const { return term_; }
   Generation generation() const { return generation_; }
-  // Jobs that were removed but may still have events in the log. New jobs never get one of these ids.
-  const std::set<JobId>& removed() const { return removed_; }
+  // Jobs that were removed but may still have events in the log, with their numbers, or 0 for jobs without events. New
+  // jobs never get one of these ids.
+  const std::map<JobId, int64_t>& removed() const { return removed_; }
 
  private:
   void ApplyRemoved(const JobsRemoved& removed);
@@ -58,7 +60,7 @@ class Jobs {
   std::map<JobState, int64_t> counts_;
   std::multiset<std::string> resumed_;  // The checkpoints from which open jobs continue.
   std::set<WorkerId> drained_;
-  std::set<JobId> removed_;
+  std::map<JobId, int64_t> removed_;
   int64_t next_number_ = 1;
   Term term_;
   Generation generation_;
