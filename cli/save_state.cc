@@ -38,7 +38,7 @@ absl::Status SaveTensors(const storage::Store& store, const std::string& uri, co
     return std::fwrite(bytes.data(), 1, bytes.size(), out) == bytes.size() ? absl::OkStatus() : error();
   });
   if (std::fflush(out) != 0 && status.ok()) status = error();
-  if (out != stdout) std::fclose(out);
+  if (out != stdout && std::fclose(out) != 0 && status.ok()) status = error();
   return status;
 }
 
