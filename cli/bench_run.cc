@@ -113,11 +113,6 @@ class Bench {
     return absl::OkStatus();
   }
 
-  int64_t InPlaceOffset(bool of_input) const {
-    const collectives::InPlaceOffsets offsets = collectives::InPlaceOffsetsOf(spec_, group_.rank());
-    return (of_input ? offsets.output : offsets.input) * tensor::ByteWidth(spec_.type);
-  }
-
   absl::Status RunSize(int64_t bytes) {
     const int64_t width = tensor::ByteWidth(spec_.type);
     const int64_t count = spec_.kind == CollectiveKind::kBarrier ? 0
@@ -181,8 +176,10 @@ class Bench {
       Pair pair;
       if (in_place) {
         XLAD_ASSIGN_OR_RETURN(std::byte* const shared, buffers->Add(std::max(in, out)));
-        pair.input = shared + (out > in ? InPlaceOffset(true) : 0);
-        pair.output = shared + (in > out ? InPlaceOffset(false) : 0);
+        // Element `offsets.input` of the input is element `offsets.output` of the output, and one of them is 0.
+        const collectives::InPlaceOffsets offsets = collectives::InPlaceOffsetsOf(spec_, rank);
+        pair.input = shared + offsets.output * width;
+        pair.output = shared + offsets.input * width;
       } else {
         XLAD_ASSIGN_OR_RETURN(pair.input, buffers->Add(in));
         XLAD_ASSIGN_OR_RETURN(pair.output, buffers->Add(out));
