@@ -27,9 +27,11 @@ explain = ["build/release/bin/xlad", "explain", "build/demo/job", "--mesh", "dp=
 explained = json.loads(subprocess.run([*explain, "--format", "json"], check=True, capture_output=True).stdout)
 groups = collections.defaultdict(list)
 for collective in explained["collectives"]:
-    groups[collective["kind"], ",".join(collective["axes"])].append(collective["bytes"])
+    times = collective["trip_count"] or 1  # Null if it is unknown, which counts as 1 in the total, too.
+    groups[collective["kind"], ",".join(collective["axes"])].append((times, collective["bytes"]))
 print("what every device sends in a step:")
 for (kind, axes), sent in groups.items():
-    print(f"  {len(sent):2} x {kind} over {axes}: {sum(sent):,} bytes")
+    times, sum_of_bytes = sum(n for n, _ in sent), sum(n * once for n, once in sent)
+    print(f"  {times:2} x {kind} over {axes}: {sum_of_bytes:,} bytes")
 print(f"  {explained['bytes_per_device']:,} bytes in total; the source line of each: {' '.join(explain)}")
 END
