@@ -103,16 +103,22 @@ def run(binary, program, args):
 
 
 def fastest(runs):
-    return {name: min(r["seconds"].get(name, 0) for r in runs) for name in runs[0]["seconds"]}
+    names = dict.fromkeys(name for r in runs for name in r["seconds"])
+    return {name: min(r["seconds"][name] for r in runs if name in r["seconds"]) for name in names}
 
 
 def show(titles, columns, args):
-    names = [name for name in columns[-1] if max(column.get(name, 0) for column in columns) >= args.least]
+    names = dict.fromkeys(name for column in reversed(columns) for name in column)
+    names = [name for name in names if max(column.get(name, 0) for column in columns) >= args.least]
     print(f"{'pass':28}" + "".join(f"{title:>14}" for title in titles))
     for name in names:
-        row = "".join(f"{column.get(name, 0):14.3f}" for column in columns)
-        print(f"{name:28}{row}" + (f"{columns[1].get(name, 0) / max(columns[0].get(name, 0), 1e-6):14.2f}"
-                                   if args.before else ""))
+        # An older build may lack a pass, or have one that was removed since.
+        row = "".join(f"{column[name]:14.3f}" if name in column else f"{'-':>14}" for column in columns)
+        ratio = ""
+        if args.before:
+            both = all(name in column for column in columns)
+            ratio = f"{columns[1][name] / max(columns[0][name], 1e-6):14.2f}" if both else f"{'-':>14}"
+        print(f"{name:28}{row}{ratio}")
 
 
 def main():
