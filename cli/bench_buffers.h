@@ -15,14 +15,14 @@ namespace xlad::cli {
 constexpr int64_t kBenchGuardBytes = 64;
 constexpr std::byte kBenchGuard{0xA5};
 
-// Returns ResourceExhausted if `count` buffers (in all ranks together) of `bytes` bytes each exceed the memory that
+// Returns InvalidArgument if `count` buffers (in all ranks together) of `bytes` bytes each exceed the memory that
 // this machine has for processes. Without this check, Linux would kill some of the ranks.
 inline absl::Status CheckMemory(int64_t bytes, int64_t count) {
   const int64_t limit = UsableMemoryBytes();
   if (bytes <= limit / count) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("found ", count, " buffers of ", bytes,
-                                                   " bytes in all ranks together, expected at most ", limit,
-                                                   " bytes, the memory that processes may use; choose a smaller -e"));
+  return absl::InvalidArgumentError(absl::StrCat("found ", count, " buffers of ", bytes,
+                                                 " bytes in all ranks together, expected at most ", limit,
+                                                 " bytes, the memory that processes may use; choose a smaller -e"));
 }
 
 // The buffers of one rank for one size. If `registered` is true, they are memory of the group's Allocate.
