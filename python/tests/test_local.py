@@ -185,8 +185,9 @@ class Finding(unittest.TestCase):
             self.assertEqual(find_program(), str(program))
             program.unlink()
             built = REPO / "build" / "release" / "bin" / "xlad"
-            if built.exists():
-                self.assertEqual(find_program(), str(built))
+            if not built.exists():
+                self.skipTest(f"{built} has not been built; only the other places have been tested")
+            self.assertEqual(find_program(), str(built))
 
     def test_program_that_does_not_start(self):
         with tempfile.TemporaryDirectory() as where:

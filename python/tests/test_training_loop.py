@@ -266,7 +266,9 @@ class Clusters(unittest.TestCase):
             with contextlib.ExitStack() as stack:
                 stack.callback(lambda: None if resumed.is_set() else os.kill(victim, signal.SIGKILL))
                 self.assertEqual(cluster.train(lambda s: (s + 1, s), 0, steps=3, mesh={"dp": 2}).result(), 3)
-        self.assertRegex("\n".join(logs.output), "job-.*")
+            self.assertTrue(resumed.is_set())
+            self.assertNotIn(victim, [worker.pid for worker in cluster.workers()])
+        self.assertRegex(logs.output[0], "job-[0-9a-f]+ has been (STARTING|PENDING) for [0-9]+ s: .+")
 
 
 if __name__ == "__main__":
