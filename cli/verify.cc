@@ -63,11 +63,6 @@ absl::StatusOr<std::vector<Literal>> InputsOf(const client::Job& job, const hlo:
   return inputs;
 }
 
-double Largest(const Array& a) {
-  Array zero(a.shape());
-  return sharding::LargestDifference(a, zero);
-}
-
 const Array& ResultOf(const Literal& results, size_t r) {
   return results.is_tuple ? results.tuple[r].array : results.array;
 }
@@ -82,14 +77,14 @@ int64_t PrintDifferences(const JobSpec& spec, const Literal& expected, const Lit
     const Array& want = ResultOf(expected, r);
     const Array& got = ResultOf(found, r);
     const bool exact = !tensor::IsFloating(want.shape().type) && !tensor::IsComplex(want.shape().type);
-    const double difference = sharding::LargestDifference(got, want), largest = std::max(Largest(want), Largest(got));
-    const double rounding = sharding::kRoundingOverNudging * sharding::LargestDifference(want, ResultOf(nudged, r));
-    if (exact ? std::ranges::equal(want.bytes(), got.bytes()) : difference <= tolerance * largest + rounding) continue;
+    const double difference = sharding::LargestDifference(got, want);
+    const double allowed = sharding::AllowedDifference(want, ResultOf(nudged, r), tolerance);
+    if (exact ? std::ranges::equal(want.bytes(), got.bytes()) : difference <= allowed) continue;
     ++bad;
     std::printf("result %zu (%s) [%s] differs: %s\n", r, spec.results(static_cast<int>(r)).name().c_str(),
                 absl::StrJoin(want.shape().dims, ",").c_str(),
                 exact ? "expected the same bits"
-                      : absl::StrCat(difference / largest, " relative to its largest value").c_str());
+                      : absl::StrCat("by ", difference, ", expected at most ", allowed).c_str());
   }
   return bad;
 }

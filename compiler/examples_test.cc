@@ -34,7 +34,8 @@ void ExpectNear(const Array& found, const Array& wanted, const std::string& what
   size_t cancelled = 0;
   for (size_t i = 0; i < size; ++i) {
     const float a = wanted.values<float>()[i], b = found.values<float>()[i];
-    if (std::isnan(a) && std::isnan(b)) continue;
+    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+    ASSERT_FALSE(std::isinf(a) || std::isinf(b)) << what << " element " << i << ": found " << b << ", expected " << a;
     const float scale = std::max(1.0f, std::abs(a));
     if (std::abs(a - b) <= 1e-4 * scale) continue;
     ++cancelled;

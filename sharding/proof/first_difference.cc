@@ -124,7 +124,7 @@ Instruction* Comparer::Reduced(Extract& local, Instruction* x, const AxisList& a
       .AllReduce(x, hlo::ScalarReducer(local.module.get(), Opcode::kAdd, x->shape().type()), groups, channel);
 }
 
-double Largest(const tensor::Array& array) {
+double LargestFinite(const tensor::Array& array) {
   double largest = 0, parts[2];
   for (size_t i = 0; i < array.elements(); ++i) {
     for (int p = FloatParts(array, i, parts); p-- > 0;) {
@@ -173,7 +173,7 @@ std::optional<Difference> Comparer::Compare(const Instruction& instruction, cons
     const size_t at = expected.size() == 1 ? 0 : static_cast<size_t>(device);
     const tensor::Array& whole = *expected[at];
     if (device == 0 || at > 0) {
-      allowed = tolerance_ * Largest(whole) + kRoundingOverNudging * LargestDifference(whole, *nudged[at]);
+      allowed = AllowedDifference(whole, *nudged[at], tolerance_);
     }
     const tensor::Box box = BoxOf(whole.shape().dims, program_.mesh, sharding, device);
     const Dims sizes = box.sizes();
@@ -319,6 +319,10 @@ absl::StatusOr<std::optional<Difference>> Comparer::Run(const Pair& pair, const 
 }
 
 }  // namespace
+
+double AllowedDifference(const tensor::Array& whole, const tensor::Array& nudged, double tolerance) {
+  return tolerance * LargestFinite(whole) + kRoundingOverNudging * LargestDifference(whole, nudged);
+}
 
 std::string Difference::ToString() const {
   const std::string place = inside.empty() ? "" : absl::StrCat(", in ", absl::StrJoin(inside, ", "));

@@ -19,6 +19,11 @@ struct Difference {
   std::string ToString() const;
 };
 
+// Returns by how much the elements of a result may differ from `whole`: `tolerance` times the largest finite value plus
+// the rounding error (see Nudged). An infinity or NaN therefore agrees only with itself, unless `nudged` has another
+// value in its place.
+double AllowedDifference(const tensor::Array& whole, const tensor::Array& nudged, double tolerance);
+
 // Evaluates both programs and compares every array of the source program, in program order, with its shards. Compares
 // the arrays in a loop for each iteration, and those in a conditional for the branch that is taken. Floats may differ
 // by `tolerance` times the largest value of their array plus the rounding error (see Nudged). Zeros may differ in sign.

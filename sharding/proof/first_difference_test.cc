@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+#include <vector>
+
 #include "hlo/build/builder.h"
 #include "hlo/testing/test_material.h"
 #include "hlo/text/text.h"
@@ -108,6 +112,26 @@ TEST(FirstDifference, NamesTheInstructionThatWasCorrupted) {
     EXPECT_EQ((*found)->device, 0);
     EXPECT_NE((*found)->whole, (*found)->partitioned);
   }
+}
+
+TEST(FirstDifference, AnInfinityAgreesOnlyWithItself) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const auto array = [](const std::vector<float>& values) {
+    return tensor::Array::FromValues<float>(tensor::ElementType::kF32, {3}, values);
+  };
+  const tensor::Array whole = array({1, -kInfinity, 100});
+  const double allowed = AllowedDifference(whole, array({1.00001f, -kInfinity, 100}), 1e-6);
+  EXPECT_GT(allowed, 1e-4);
+  EXPECT_LT(allowed, 1e-2);
+  const auto agrees = [&](const std::vector<float>& found) {
+    return LargestDifference(array(found), whole) <= allowed;
+  };
+  EXPECT_TRUE(agrees({1, -kInfinity, 100.0001f}));
+  EXPECT_FALSE(agrees({2, -kInfinity, 100}));
+  EXPECT_FALSE(agrees({1, kInfinity, 100}));
+  EXPECT_FALSE(agrees({1, -1e30f, 100}));
+  EXPECT_FALSE(agrees({kInfinity, -kInfinity, 100}));
+  EXPECT_FALSE(agrees({NAN, -kInfinity, 100}));
 }
 
 constexpr const char* kManual = "sharding/proof/testdata/manual_loop.hlo";

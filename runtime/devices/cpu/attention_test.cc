@@ -245,6 +245,7 @@ TEST(Attention, AnySizesBlocksAndThreads) {
         for (size_t r = 0; r < expected.size(); ++r) {
           ASSERT_EQ(first[r].size(), expected[r].size());
           for (size_t i = 0; i < expected[r].size(); ++i) {
+            ASSERT_TRUE(std::isfinite(expected[r][i]));  // An infinite tolerance would accept everything.
             ASSERT_NEAR(first[r][i], expected[r][i], 1e-4 * (1 + std::abs(expected[r][i])))
                 << "result " << r << " element " << i << " masked " << masked << " blocks of " << block_rows;
           }

@@ -79,6 +79,7 @@ class GpuAttentionTest : public ::testing::Test {
         const float x = FloatAt(found[r], i, type), y = FloatAt(expected[r], i, type);
         ASSERT_EQ(std::isnan(x), std::isnan(y)) << "result " << r << " element " << i << ": " << x << " and " << y;
         if (std::isnan(x) || x == y) continue;
+        ASSERT_FALSE(std::isinf(x) || std::isinf(y)) << "result " << r << " element " << i << ": " << x << " and " << y;
         ASSERT_NEAR(x, y, tolerance * (1 + std::abs(y))) << "result " << r << " element " << i;
       }
     }
