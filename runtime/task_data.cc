@@ -173,8 +173,12 @@ absl::Status TaskData::ReadState(absl::Span<DeviceBuffers* const> buffers) {
     const std::string uri = StartUri(launch_);
     absl::StatusOr<std::shared_ptr<storage::TensorSource>> source = store_->OpenTensors(uri, abort_);
     if (!source.ok()) return Annotate(source.status(), "state");
+    // Read accepts a box of a larger tensor, whose other elements would be ignored.
+    for (const Entry& entry : parameters_) {
+      if (entry.kind != JobSpec::Parameter::STATE) continue;
+      XLAD_RETURN_IF_ERROR((*source)->CheckShape(entry.name, entry.global));
+    }
     for (size_t first = 0; first < boxes.size();) {
-      XLAD_RETURN_IF_ERROR((*source)->CheckShape(boxes[first].entry->name, boxes[first].entry->global));
       size_t end = first;
       int64_t bytes = 0;
       while (end < boxes.size() && (end == first || bytes + boxes[end].entry->local.bytes() <= kMaxStateBytes)) {

@@ -323,6 +323,12 @@ TEST(TaskExecutor, ErrorsNameWhatIsInconsistent) {
   executable = MakeExecutable();
   executable.mutable_parameters(1)->mutable_boxes()->RemoveLast();
   EXPECT_THAT(FailureOf(executable, MakeSpec()), HasSubstr("found 3 boxes, expected 1 or 4"));
+  executable = MakeExecutable();  // Its boxes of v are inside the stored tensor.
+  for (EntryValue* v : {executable.mutable_parameters(1), executable.mutable_results(1)}) {
+    v->mutable_global()->set_dims(0, 6);
+    v->mutable_boxes(3)->set_hi(0, 6);
+  }
+  EXPECT_THAT(FailureOf(executable, MakeSpec()), HasSubstr("\"v\": found f32[7], expected f32[6]"));
   JobSpec spec = MakeSpec();
   spec.mutable_results(0)->set_kind(JobSpec::Result::METRIC);
   EXPECT_THAT(FailureOf(MakeExecutable(), spec), HasSubstr("result 0 (\"\"): found f32[4] for a loss or metric"));
