@@ -27,13 +27,13 @@ void SessionHost::Begin(std::function<void(const SessionCommand&)> deliver) {
   for (const SessionCommand& command : session_.CommandsAfter(0)) deliver_(command);
 }
 
-const std::vector<int64_t>* SessionHost::Remembered(const std::string& key) const {
+const std::vector<int64_t>* SessionHost::Remembered(const RequestKey& key) const {
   const auto found = results_.find(key);
   return found == results_.end() ? nullptr : &found->second;
 }
 
-void SessionHost::Remember(const std::string& key, std::vector<int64_t> result) {
-  if (key.empty()) return;
+void SessionHost::Remember(const RequestKey& key, std::vector<int64_t> result) {
+  if (key.second.empty()) return;
   results_[key] = std::move(result);
   keys_.push_back(key);
   if (keys_.size() <= kRememberedKeys) return;
@@ -63,7 +63,7 @@ absl::StatusOr<int64_t> SessionHost::AddProgram(const Executable& executable, co
   XLAD_RETURN_IF_ERROR(CheckKey(request.request_key()));
   const std::lock_guard lock(mutex_);
   if (!ended_.ok()) return ended_;
-  if (const auto* known = Remembered(request.request_key())) return known->front();
+  if (const auto* known = Remembered({Method::kAddProgram, request.request_key()})) return known->front();
   if (session_.programs() >= limits_.programs) {
     return absl::ResourceExhaustedError(absl::StrCat("session ", session_id_, ": found ", session_.programs() + 1,
                                                      " programs, expected at most ", limits_.programs,
@@ -71,7 +71,7 @@ absl::StatusOr<int64_t> SessionHost::AddProgram(const Executable& executable, co
   }
   const int64_t program = session_.LoadProgram(executable, request.executable_digest(),
                                                {request.plans().begin(), request.plans().end()});
-  Remember(request.request_key(), {program});
+  Remember({Method::kAddProgram, request.request_key()}, {program});
   Perform();
   return program;
 }
@@ -104,16 +104,17 @@ absl::StatusOr<int64_t> SessionHost::PutArray(std::shared_ptr<const tensor::Arra
   XLAD_RETURN_IF_ERROR(CheckKey(key));
   const std::lock_guard lock(mutex_);
   if (!ended_.ok()) return ended_;
-  if (const auto* known = Remembered(key)) return known->front();
+  if (const auto* known = Remembered({Method::kPutArray, key})) return known->front();
   XLAD_RETURN_IF_ERROR(CheckArrays());
   const int64_t number = session_.AddArray(array->shape());
   arrays_.Put(number, std::move(array));
-  Remember(key, {number});
+  Remember({Method::kPutArray, key}, {number});
   return number;
 }
 
 bool SessionHost::CanCall(const CallProgramRequest& request) {
-  if (!ended_.ok() || session_.pending() == 0 || Remembered(request.request_key()) != nullptr) return true;
+  if (!ended_.ok() || session_.pending() == 0) return true;
+  if (Remembered({Method::kCall, request.request_key()}) != nullptr) return true;
   return session_.pending() < kMaxPendingCommands && CheckRoom(session_.BytesToCall(request)).ok();
 }
 
@@ -122,11 +123,11 @@ absl::StatusOr<std::vector<int64_t>> SessionHost::Call(const CallProgramRequest&
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return CanCall(request); });
   if (!ended_.ok()) return ended_;
-  if (const auto* known = Remembered(request.request_key())) return *known;
+  if (const auto* known = Remembered({Method::kCall, request.request_key()})) return *known;
   XLAD_RETURN_IF_ERROR(CheckArrays());
   XLAD_RETURN_IF_ERROR(CheckRoom(session_.BytesToCall(request)));
   XLAD_ASSIGN_OR_RETURN(std::vector<int64_t> results, session_.Call(request));
-  Remember(request.request_key(), results);
+  Remember({Method::kCall, request.request_key()}, results);
   Perform();
   return results;
 }

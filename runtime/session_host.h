@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/session.h"
@@ -51,8 +52,8 @@ class SessionHost {
   // call the host. Begin must be called only once.
   void Begin(std::function<void(const SessionCommand&)> deliver);
 
-  // --- Requests of clients. A repeated request with the same nonempty key returns the result of the first one, if its
-  // key is among the last kRememberedKeys keys.
+  // --- Requests of clients. A repeated request of the same method with the same nonempty key returns the result of the
+  // first one, if its key is among the last kRememberedKeys keys.
   static constexpr size_t kRememberedKeys = 1024;
   static constexpr size_t kMaxKeyBytes = 128;
   // Returns the program's number.
@@ -89,9 +90,13 @@ class SessionHost {
   void End(const std::string& why);
 
  private:
+  enum class Method { kAddProgram, kPutArray, kCall };
+  // The methods have different results, so equal keys of different methods are different requests.
+  using RequestKey = std::pair<Method, std::string>;
+
   // Returns the remembered result of a request, or null.
-  const std::vector<int64_t>* Remembered(const std::string& key) const;
-  void Remember(const std::string& key, std::vector<int64_t> result);
+  const std::vector<int64_t>* Remembered(const RequestKey& key) const;
+  void Remember(const RequestKey& key, std::vector<int64_t> result);
   void Perform();  // Carries out the effects of the session. Called with the lock held.
   // Returns an error if `bytes` more bytes would exceed the limit on this worker's memory. Called with the lock held.
   absl::Status CheckRoom(int64_t bytes);
@@ -110,8 +115,8 @@ class SessionHost {
   Session session_;
   std::function<void(const SessionCommand&)> deliver_;  // Null before Begin.
   absl::Status ended_;
-  std::map<std::string, std::vector<int64_t>> results_;  // Keyed by request key.
-  std::deque<std::string> keys_;                         // The keys of results_, oldest first.
+  std::map<RequestKey, std::vector<int64_t>> results_;
+  std::deque<RequestKey> keys_;  // The keys of results_, oldest first.
 };
 
 }  // namespace xlad::runtime

@@ -87,6 +87,24 @@ TEST_F(SessionHostTest, ARepeatedRequestHasTheResultOfTheFirst) {
   EXPECT_THAT(delivered_, ElementsAre(1, 2, 3, 4)) << "two loads, which came before and after Begin, and two calls";
 }
 
+TEST_F(SessionHostTest, RequestsOfDifferentMethodsMayHaveTheSameKey) {
+  AddProgramRequest add;
+  add.set_request_key("k");
+  Executable executable;  // A program without results.
+  *executable.add_parameters() = MakeResplitExecutable().parameters(0);
+  program_ = *host_.AddProgram(executable, add);
+  std::vector<int64_t> arrays;
+  for (const int i : {1, 2, 3}) arrays.push_back(*host_.PutArray(Numbers(), absl::StrCat("x", i)));
+  const int64_t x = *host_.PutArray(Numbers(), "k");
+  EXPECT_EQ(std::count(arrays.begin(), arrays.end(), x), 0) << "a new array";
+  EXPECT_THAT(*host_.Call(Call(x, "k")), ElementsAre());
+  EXPECT_EQ(*host_.AddProgram(executable, add), program_);
+  EXPECT_EQ(*host_.PutArray(Numbers(), "k"), x);
+  EXPECT_THAT(*host_.Call(Call(x, "k")), ElementsAre());
+  EXPECT_THAT(*host_.Call(Call(x, "c")), ElementsAre());
+  EXPECT_NE(*host_.PutArray(Numbers(), "c"), x);
+}
+
 TEST_F(SessionHostTest, RefusesLongKeys) {
   const std::string longest(SessionHost::kMaxKeyBytes, 'k'), too_long = longest + "k";
   const auto x = host_.PutArray(Numbers(), longest);
