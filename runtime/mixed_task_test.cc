@@ -31,6 +31,18 @@ TEST(MixedTask, DevicesOfTwoKindsTrainOneProgram) {
   }
 }
 
+// The shards of the first kind fit into the limit. Those of the other kind have an allocation more.
+TEST(MixedTask, TheMemoryLimitIsForTheShardsOfEachKind) {
+  JobSpec spec = MakeSpec();
+  spec.set_devices(2);
+  spec.mutable_compile()->set_memory_limit_bytes(200);
+  const Executable other = MakeOtherExecutable();
+  TaskCluster cluster({{1, 2, 3, 0}}, MakeExecutable(), spec, nullptr, &other);
+  cluster.listeners[0]->WaitFor([&] { return cluster.listeners[0]->ready; });
+  EXPECT_THAT(std::string(cluster.listeners[0]->failure.status.message()),
+              HasSubstr("found 2 logical shards on a device that need 136 bytes each, expected at most 200 together"));
+}
+
 TEST(MixedTask, ExecutablesOfAnotherProgramAreRefused) {
   const auto failure = [](const Executable& other) {
     TaskCluster cluster({{0, 1, 2, 3}}, MakeExecutable(), MakeSpec(), nullptr, &other);

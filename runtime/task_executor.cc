@@ -93,7 +93,10 @@ absl::Status TaskExecutor::LoadExecutables() {
     stored.push_back({std::move(bytes), digest});
   }
   XLAD_ASSIGN_OR_RETURN(executable_, ConnectedExecutable::Load(stored, launch, environment_, &abort_));
-  return CheckMemoryOfShards(executable_->executable(0), launch_);
+  for (int index = 0; index < std::ssize(devices_); ++index) {
+    XLAD_RETURN_IF_ERROR(CheckMemoryOfShards(executable_->executable(index), launch_));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status TaskExecutor::Load() {

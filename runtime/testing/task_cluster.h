@@ -344,6 +344,7 @@ class TaskCluster {
     *launch_.mutable_spec() = spec;
     launch_.mutable_spec()->set_data_blob("data");
     launch_.set_state_blob("state");
+    if (spec.devices() > 0) launch_.set_shards_per_device(static_cast<int32_t>(kDevices / spec.devices()));
     for (const xlad::CollectiveSpec& proto : executable.collectives()) {
       const collectives::CollectiveSpec collective = *collectives::SpecFromProto(proto, kDevices);
       const collectives::CollectivePlan plan = *collectives::MakePlan(collective);
