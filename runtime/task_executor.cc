@@ -221,7 +221,8 @@ absl::Status TaskExecutor::RunStep(int index, int64_t step, int64_t save_ns) {
 void TaskExecutor::ReportTrace(int index, StepTracer* tracer) {
   TaskTrace trace;
   *trace.add_steps() = tracer->End(devices_[index]);
-  if (!program_reported_.exchange(true)) *trace.mutable_program() = executable_->Describe();
+  const std::lock_guard lock(trace_mutex_);
+  if (!std::exchange(program_reported_, true)) *trace.mutable_program() = executable_->Describe();
   environment_.listener->OnTrace(std::move(trace));
 }
 

@@ -94,7 +94,8 @@ class TaskExecutor {
   std::mutex writer_mutex_;  // Guards the pointer writer_, and reported_stop_.
   std::unique_ptr<CheckpointWriter> writer_;
   int64_t reported_stop_ = -1;
-  std::atomic<bool> program_reported_ = false;
+  std::mutex trace_mutex_;  // Guards program_reported_, and keeps the first trace before the others.
+  bool program_reported_ = false;
   std::atomic<int> ready_devices_ = 0;
   std::atomic<int> finished_devices_ = 0;
   std::atomic<bool> dropped_ = false;

@@ -14,6 +14,7 @@ namespace xlad::runtime {
 namespace {
 
 using ::testing::AnyOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(TaskExecutor, TrainsToTheEnd) {
@@ -63,6 +64,22 @@ TEST(TaskExecutor, RecordsStepsAndReceivesMessagesAfterTheyWereSent) {
     ASSERT_EQ(sent.size(), received.size());
     for (const auto& [key, ns] : sent) EXPECT_GE(received.at(key), ns);
   }
+}
+
+// The description of a program of many steps takes longer than the steps of the other devices.
+TEST(TaskExecutor, TheFirstTraceHasTheProgram) {
+  Executable executable = MakeExecutable();
+  for (int i = 0; i < 5000; ++i) *executable.add_steps() = KernelOn(executable, "gradient", {kX, kStep, kGradient});
+  JobSpec spec = MakeSpec();
+  spec.set_steps(1);
+  spec.set_keep_final_state(false);
+  TaskCluster cluster({{0, 1, 2, 3}}, executable, spec);
+  cluster.tasks[0]->Lease(1);
+  cluster.listeners[0]->WaitForEnd();
+  ASSERT_TRUE(cluster.listeners[0]->finished) << cluster.listeners[0]->failure.status;
+  std::vector<bool> have_program;
+  for (const TaskTrace& trace : cluster.listeners[0]->traces) have_program.push_back(trace.has_program());
+  EXPECT_THAT(have_program, ElementsAre(true, false, false, false));
 }
 
 TEST(TaskExecutor, StopsWithItsStateAndContinues) {
