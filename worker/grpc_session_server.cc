@@ -51,8 +51,8 @@ void WriteChunks(absl::Span<const std::byte> bytes, Writer* writer) {
   }
 }
 
-// Reads the `expected` bytes of an upload, whose first message has been read. Memory for more than kReservedBytes is
-// reserved only when the client has sent that many bytes.
+// Reads the `expected` bytes of an upload, whose first message has been read. An upload of more than kReservedBytes
+// reserves the rest of its memory once the client has sent that many. BeginUpload has counted all of it.
 template <typename Request, typename Reader>
 absl::StatusOr<std::vector<std::byte>> ReadChunks(Request* request, Reader* reader, size_t expected) {
   std::vector<std::byte> bytes;
