@@ -84,7 +84,7 @@ absl::StatusOr<const CublasLt*> TheCublasLt(const Driver& driver) {
     const char* const named = value != nullptr && *value != '\0' ? value : nullptr;
     const bool is_off = named != nullptr && std::strcmp(named, kCublasLtOff) == 0;
     if (named != nullptr && !is_off) return new absl::StatusOr<const CublasLt*>(LoadCublasLt(named));
-    if (is_off || std::getenv(kDriverVariable) != nullptr) {
+    if (is_off || NamedDriver() != nullptr) {
       return new absl::StatusOr<const CublasLt*>(absl::UnavailableError(absl::StrCat(
           "cuBLASLt is not used, because ", is_off ? kCublasLtVariable : kDriverVariable, is_off ? " is " : " names ",
           is_off ? kCublasLtOff : "another driver", "; set ", kCublasLtVariable, " to the path of the library")));

@@ -1,5 +1,6 @@
 // Tests failures of NVIDIA's driver and the kernels of library ops, which the conformance suite does not test. The
 // driver is replaced by a test double (tests/cuda_driver_double).
+#include <cstdlib>
 #include <map>
 
 #include "runtime/devices/cuda/cuda_device_fixture.h"
@@ -27,6 +28,18 @@ TEST_F(CudaDeviceTest, WithoutADriver) {
 
 TEST_F(CudaDeviceTest, ALibraryWithoutTheDriversFunctions) {
   EXPECT_THAT(Message(cuda::LoadDriver("libm.so.6").status()), HasSubstr("libm.so.6 does not report its version"));
+}
+
+TEST_F(CudaDeviceTest, AnEmptyVariableNamesNoDriver) {
+  const char* const before = std::getenv(cuda::kDriverVariable);
+  const std::string saved = before == nullptr ? "" : before;
+  setenv(cuda::kDriverVariable, "", /*overwrite=*/1);
+  EXPECT_EQ(cuda::NamedDriver(), nullptr);
+  setenv(cuda::kDriverVariable, "libother.so", /*overwrite=*/1);
+  EXPECT_STREQ(cuda::NamedDriver(), "libother.so");
+  unsetenv(cuda::kDriverVariable);
+  EXPECT_EQ(cuda::NamedDriver(), nullptr);
+  if (before != nullptr) setenv(cuda::kDriverVariable, saved.c_str(), /*overwrite=*/1);
 }
 
 TEST_F(CudaDeviceTest, ADriverThatIsTooOld) {

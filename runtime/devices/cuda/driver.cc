@@ -99,9 +99,14 @@ absl::StatusOr<const Driver*> LoadDriver(const std::string& library) {
   return KeepForever(std::move(driver));
 }
 
+const char* NamedDriver() {
+  const char* const named = std::getenv(kDriverVariable);
+  return named != nullptr && *named != '\0' ? named : nullptr;
+}
+
 absl::StatusOr<const Driver*> TheDriver() {
   static const auto* const driver = [] {
-    const char* const named = std::getenv(kDriverVariable);
+    const char* const named = NamedDriver();
     return new absl::StatusOr<const Driver*>(LoadDriver(named != nullptr ? named : kDriverLibrary));
   }();
   return *driver;

@@ -9,7 +9,7 @@
 namespace xlad::runtime::cuda {
 
 inline constexpr char kDriverLibrary[] = "libcuda.so.1";
-// The environment variable that names another library with the driver's functions.
+// The environment variable that names another library with the driver's functions, unless it is empty.
 inline constexpr char kDriverVariable[] = "XLAD_CUDA_DRIVER";
 // If this environment variable is "off", graphs are not used.
 inline constexpr char kGraphsVariable[] = "XLAD_CUDA_GRAPHS", kGraphsOff[] = "off";
@@ -34,6 +34,9 @@ struct Driver {
 // Unavailable, with the reason, if the library cannot be loaded or lacks a function, if the driver is older than
 // kOldestVersion or cannot be initialized, or if it finds no GPU.
 absl::StatusOr<const Driver*> LoadDriver(const std::string& library);
+
+// The library that kDriverVariable names, or null.
+const char* NamedDriver();
 
 // The driver of this process: the library that kDriverVariable names, or kDriverLibrary. It is loaded by the first
 // call, and all calls have the same result.
