@@ -207,6 +207,22 @@ TEST_P(LaunchConformance, TheErrorOfAKernelIsReportedAtTheLatestBySynchronize) {
   EXPECT_TRUE(MakeStream()->Synchronize().ok()) << "other streams are not affected";
 }
 
+// The fill takes longer than the calls, so that a device that works later fails after the event has been recorded.
+TEST_P(LaunchConformance, AnEventHasTheErrorOfTheWorkBeforeIt) {
+  if (!HasCallbacks()) GTEST_SKIP() << "kernels of this kind return no error codes and cannot call functions";
+  constexpr int64_t kBytes = 64 << 20;
+  const auto large = *device_->Allocate(kBytes);
+  const auto count = Upload(std::vector<int32_t>{1});
+  const std::vector<void*> buffers = {count->address()};
+  const int kernel = Kernel("xlad_test_fail");
+  ASSERT_TRUE(stream_->FillZero(large->address(), kBytes).ok());
+  (void)launcher_->RunKernel(kernel, buffers, nullptr, 1);
+  const auto event = stream_->Record();
+  const absl::Status status = event.ok() ? (*event)->Wait() : event.status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+  EXPECT_EQ(stream_->Synchronize(), status);
+}
+
 TEST_P(LaunchConformance, StreamsOfOtherKindsAreRefused) {
   for (const DeviceKind& other : AllDeviceKinds()) {
     if (other.name == GetParam().name || !other.available().ok()) continue;

@@ -42,8 +42,9 @@ class OpaqueEvent final : public Event {
 // Work that marks its event as reached when it runs, or as failed when it is dropped because earlier work failed.
 class Reach {
  public:
-  Reach(std::shared_ptr<Point> point, std::string device) : point_(std::move(point)), device_(std::move(device)) {}
-  ~Reach() { Finish(absl::CancelledError(device_ + ": work before the event failed")); }
+  // `error` is the stream's first error, which does not change after the work that failed.
+  Reach(std::shared_ptr<Point> point, const absl::Status& error) : point_(std::move(point)), error_(error) {}
+  ~Reach() { Finish(error_); }
   void Finish(absl::Status status) {
     const std::lock_guard<std::mutex> lock(point_->mutex);
     if (std::exchange(point_->done, true)) return;
@@ -53,7 +54,7 @@ class Reach {
 
  private:
   const std::shared_ptr<Point> point_;
-  const std::string device_;
+  const absl::Status& error_;
 };
 
 }  // namespace
@@ -140,8 +141,9 @@ absl::Status OpaqueStream::FillZero(void* to, int64_t bytes) {
 
 absl::StatusOr<std::unique_ptr<Event>> OpaqueStream::Record() {
   auto point = std::make_shared<Point>();
-  auto reach = std::make_shared<Reach>(point, heap_->device());
-  XLAD_RETURN_IF_ERROR(Enqueue([reach] {
+  auto reach = std::make_shared<Reach>(point, status_);
+  // The work holds the only reference: the destructor reads status_, which the stream's thread may change later.
+  XLAD_RETURN_IF_ERROR(Enqueue([reach = std::move(reach)] {
     reach->Finish(absl::OkStatus());
     return absl::OkStatus();
   }));
