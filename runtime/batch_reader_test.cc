@@ -1,5 +1,7 @@
 #include "runtime/batch_reader.h"
 
+#include <algorithm>
+#include <cstring>
 #include <random>
 
 #include "gmock/gmock.h"
@@ -28,6 +30,23 @@ class CountingReader final : public storage::RangeReader {
 
  private:
   const std::shared_ptr<storage::RangeReader> inner_;
+};
+
+// A file with the contents of another file, except that the first four bytes are its number.
+class NumberedReader final : public storage::RangeReader {
+ public:
+  NumberedReader(std::shared_ptr<storage::RangeReader> inner, int32_t number)
+      : inner_(std::move(inner)), number_(number) {}
+  int64_t size() const override { return inner_->size(); }
+  absl::Status Read(int64_t offset, absl::Span<std::byte> out) override {
+    XLAD_RETURN_IF_ERROR(inner_->Read(offset, out));
+    if (offset == 0) std::memcpy(out.data(), &number_, std::min(out.size(), sizeof number_));
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::shared_ptr<storage::RangeReader> inner_;
+  const int32_t number_;
 };
 
 struct Data {
@@ -107,7 +126,7 @@ TEST(BatchReader, LargeDataAreReadAheadButNotAllAtOnce) {
   const int64_t width = 1 << 19, batch_count = 200;
   Data data = MakeData(1, width);
   const std::string row(reinterpret_cast<const char*>(data.rows.bytes().data()), data.rows.bytes().size());
-  // All batches have the same row, so the test need not hold 400 MiB in memory.
+  // The rows of the batches differ only in their first numbers, so that the expected contents need not be in memory.
   std::map<std::string, storage::StoredTensor> tensors;
   storage::StoredTensor& tensor = tensors["x"];
   tensor.shape = {ElementType::kS32, {batch_count, width}};
@@ -115,7 +134,10 @@ TEST(BatchReader, LargeDataAreReadAheadButNotAllAtOnce) {
     tensor.pieces.push_back({Box{{batch, 0}, {batch + 1, width}}, batch, 0});
   }
   const auto reader = std::make_shared<CountingReader>(row);
-  const std::vector<std::shared_ptr<storage::RangeReader>> files(batch_count, reader);
+  std::vector<std::shared_ptr<storage::RangeReader>> files;
+  for (int32_t batch = 0; batch < batch_count; ++batch) {
+    files.push_back(std::make_shared<NumberedReader>(reader, batch));
+  }
   const auto source = std::make_shared<storage::TensorSource>(files, tensors);
   BatchPlan plan = MakePlan({1, batch_count, width, 0, 1000, 1});
   plan.inputs.pop_back();
@@ -124,6 +146,10 @@ TEST(BatchReader, LargeDataAreReadAheadButNotAllAtOnce) {
   for (int64_t step = 0; step < 250; ++step) {
     const auto bytes = batches->Get(0, 0, step);
     ASSERT_TRUE(bytes.ok()) << bytes.status();
+    const auto number = static_cast<int32_t>(step % batch_count);
+    ASSERT_EQ(std::ssize(**bytes), std::ssize(row));
+    ASSERT_EQ(std::memcmp((*bytes)->data(), &number, sizeof number), 0) << "step " << step;
+    ASSERT_EQ(std::memcmp((*bytes)->data() + 4, row.data() + 4, row.size() - 4), 0) << "step " << step;
     const int64_t used = (step + 1) * std::ssize(row);
     EXPECT_LE(reader->bytes, used + BatchReader::kAheadBytes + BatchReader::kGroupBytes) << "step " << step;
   }

@@ -217,6 +217,7 @@ TEST_F(SessionTest, RandomUseLeavesNothingBehind) {
   AnswerAll();
   settle();
   EXPECT_THAT(here, IsEmpty());
+  EXPECT_EQ(session_.arrays(), 0u);
   EXPECT_EQ(session_.pending(), 0u);
 }
 

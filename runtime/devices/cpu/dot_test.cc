@@ -374,7 +374,7 @@ TEST(Dot, GridsCoverTheProductAndDependOnTheShapeAlone) {
 }
 
 // The first transposed product is computed by xlad's own loops, the second by oneDNN.
-TEST(Dot, ProductsOfTenMicrosecondsOrMoreAreDivided) {
+TEST(Dot, OnlyProductsThatTakeLongEnoughAreDivided) {
   const auto tiles = [](const Numbers& numbers) {
     const std::string description =
         (*PrepareDot(MakeOp(numbers, ElementType::kF32, ElementType::kF32, ElementType::kF32)))->Description();
