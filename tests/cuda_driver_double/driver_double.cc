@@ -53,9 +53,10 @@ DriverDouble::DriverDouble() {
 
 void DriverDouble::Configure(const std::string& text) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  const uint64_t memory_before = settings_.memory;
   settings_ = ReadSettings(text);
   broken_ = 0;
-  if (memory_ == nullptr || memory_->total_bytes() != settings_.memory) {
+  if (memory_ == nullptr || settings_.memory != memory_before) {
     memory_ = std::make_unique<WindowMemory>(settings_.memory);
   }
 }

@@ -31,6 +31,7 @@ WindowMemory::WindowMemory(uint64_t bytes) : bytes_((bytes + kPage - 1) / kPage 
 }
 
 WindowMemory::~WindowMemory() {
+  ++changes_;
   for (const auto& [address, bytes] : pinned_) std::free(reinterpret_cast<void*>(address));
   munmap(real_, bytes_);
   munmap(handed_out_, bytes_);

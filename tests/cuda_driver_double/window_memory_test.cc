@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <set>
 #include <vector>
+
+#include "tests/cuda_driver_double/driver_double.h"
 
 namespace xlad::cuda_double {
 namespace {
@@ -21,6 +24,27 @@ TEST(WindowMemory, AllocationsHaveDifferentAddressesAndAllOfThemCanBeFreed) {
     for (const uint64_t address : addresses) EXPECT_FALSE(memory.Free(address));
     EXPECT_EQ(memory.free_bytes(), memory.total_bytes());
   }
+}
+
+TEST(WindowMemory, PinnedMemoryOfADestroyedInstanceIsNotAllocated) {
+  auto first = std::make_unique<WindowMemory>(uint64_t{1} << 16);
+  const auto address = reinterpret_cast<uint64_t>(first->AllocatePinned(100));
+  EXPECT_NE(first->Range(address, 100), nullptr);
+  first = nullptr;
+  const WindowMemory second(uint64_t{1} << 16);
+  EXPECT_EQ(second.Range(address, 100), nullptr);
+}
+
+TEST(DriverDouble, TheSameSizeOfMemoryKeepsItsAllocations) {
+  DriverDouble& driver = DriverDouble::Get();
+  for (const char* const settings : {"memory=5000", "memory=8192"}) {
+    driver.Configure(settings);
+    const uint64_t address = driver.memory().Allocate(100);
+    ASSERT_NE(address, 0u) << settings;
+    driver.Configure(settings);
+    EXPECT_NE(driver.memory().Range(address, 100), nullptr) << settings;
+  }
+  driver.Configure("");
 }
 
 }  // namespace
