@@ -454,6 +454,7 @@ class Parser : private Reader {
       Expect(",");
     }
     details->callee_name = Next();
+    details->line = line_;
     if (Skip(",")) {
       Expect("(");
       details->arguments = RegistersInParentheses();
@@ -477,12 +478,12 @@ class Parser : private Reader {
       if (details->callee_name.empty()) continue;
       const auto found = program_->functions.find(details->callee_name);
       if (found == program_->functions.end()) {
-        Fail(Line(), "found no function '" + details->callee_name + "', expected one in the module");
+        Fail(details->line, "found no function '" + details->callee_name + "', expected one in the module");
       }
       details->callee = found->second.get();
       if (details->callee->parameters.size() != details->arguments.size() ||
           details->callee->results.size() != details->results.size()) {
-        Fail(Line(),
+        Fail(details->line,
              "a call of '" + details->callee_name + "' and its definition have different numbers of values");
       }
     }

@@ -29,6 +29,7 @@ using Step = const Instruction* (*)(const Instruction* instruction, Thread& thre
 struct Details {
   std::vector<const Instruction*> targets;  // The targets of a branch by index.
   std::string callee_name;
+  int line = 0;  // The line of a call.
   const Function* callee = nullptr;
   std::vector<uint32_t> arguments, results;  // For a call: registers of the caller.
   std::vector<uint32_t> operands;            // The registers of an instruction that has more than Instruction::r holds.

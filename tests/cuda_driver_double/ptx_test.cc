@@ -472,6 +472,10 @@ TEST_F(PtxTest, OtherTextsAreRefusedWithTheLine) {
   EXPECT_EQ(error_of(head + ".entry k() {\n bra $nowhere;\n}"),
             "line 6: found no label '$nowhere', expected one in the function");
   EXPECT_EQ(error_of(head + ".entry k() {\n add.s32 %r1,"), "line 5: the text ends in the middle of a statement");
+  EXPECT_EQ(error_of(head + ".entry k() {\n call.uni f, ();\n ret;\n}\n"),
+            "line 5: found no function 'f', expected one in the module");
+  EXPECT_EQ(error_of(head + ".func f() {\n ret;\n}\n.entry k() {\n call.uni f, (%r1);\n ret;\n}\n"),
+            "line 8: a call of 'f' and its definition have different numbers of values");
 }
 
 }  // namespace
