@@ -12,7 +12,7 @@ namespace {
 
 using f16 = _Float16;  // NOLINT: as PTX calls it.
 
-enum Rounding { kNone, kNearestEven, kToInteger, kNearestInteger, kTowardZero, kDown, kUp };
+enum Rounding { kNone, kNearestEven, kNearestInteger, kTowardZero, kDown, kUp };
 
 template <typename T>
 constexpr bool kIsFloat = std::is_same_v<T, f16> || std::is_floating_point_v<T>;
