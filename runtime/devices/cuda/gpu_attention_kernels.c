@@ -205,24 +205,20 @@ INLINE uint32_t Reduce(const struct Piece* piece, const struct XladAttentionStep
   return ToBits(all);
 }
 
-INLINE uint32_t Rounded(const struct XladAttentionStep* step, uint32_t value) {
-  return RoundTo(step->rounded_to, value);
-}
-
 INLINE void RunStep(const struct Piece* piece, const struct XladAttentionStep* step) {
   if (step->kind == XLAD_STEP_MAX || step->kind == XLAD_STEP_SUM) {
-    *NarrowOf(piece, step->result.number) = Rounded(step, Reduce(piece, step));
+    *NarrowOf(piece, step->result.number) = RoundTo(step->rounded_to, Reduce(piece, step));
     return;
   }
   if (step->result.kind == XLAD_NARROW) {
-    *NarrowOf(piece, step->result.number) = Rounded(step, ComputeElement(piece, step, 0));
+    *NarrowOf(piece, step->result.number) = RoundTo(step->rounded_to, ComputeElement(piece, step, 0));
     return;
   }
   const int row = Thread() / kLanes, lane = Thread() % kLanes;
   uint32_t* const result = WideOf(piece, step->result.number, row);
   const int is_checked = step->check_zero && piece->columns < piece->problem->columns;
   for (int64_t column = lane; column < piece->columns; column += kLanes) {
-    const uint32_t value = Rounded(step, ComputeElement(piece, step, column));
+    const uint32_t value = RoundTo(step->rounded_to, ComputeElement(piece, step, column));
     result[column] = value;
     if (is_checked && column == piece->columns - 1 && FromBits(value) != 0) is_incomplete = 1;
   }
