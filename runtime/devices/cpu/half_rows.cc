@@ -41,11 +41,13 @@ __attribute__((target("avx,f16c"))) __m256 WidenVector(const uint16_t* from) {
 __attribute__((target("avx,f16c"))) void WidenVectors(const uint16_t* from, int64_t step, int64_t count, float* to) {
   for (int64_t i = 0; i < count; i += kLanes) {
     const int64_t lanes = std::min(kLanes, count - i);
-    uint16_t copies[kLanes] = {};
-    if (step != 1 || lanes != kLanes) {
-      for (int64_t lane = 0; lane < lanes; ++lane) copies[lane] = from[(i + lane) * step];
+    if (step == 1 && lanes == kLanes) {
+      _mm256_storeu_ps(to + i, WidenVector(from + i));
+      continue;
     }
-    const __m256 floats = WidenVector(step == 1 && lanes == kLanes ? from + i : copies);
+    uint16_t copies[kLanes] = {};
+    for (int64_t lane = 0; lane < lanes; ++lane) copies[lane] = from[(i + lane) * step];
+    const __m256 floats = WidenVector(copies);
     if (lanes == kLanes) {
       _mm256_storeu_ps(to + i, floats);
     } else {
