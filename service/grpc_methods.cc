@@ -339,7 +339,7 @@ void AddTransfers(Engine* e, HandlerPools* pools, CallTable* table) {
   add("GetBlob", &pools->reads, [e](CallStream* stream) { return GetBlob(e, stream); });
   add("GetBlobRange", &pools->reads, [e](CallStream* stream) { return GetBlobRange(e, stream); });
   add("GetTrace", &pools->reads, [e](CallStream* stream) { return GetTrace(e, stream); });
-  add("PutBatch", &pools->waits, [e](CallStream* stream) { return PutBatch(e, stream); });
+  add("PutBatch", &pools->feeds, [e](CallStream* stream) { return PutBatch(e, stream); });
   add("GetBatchRange", &pools->waits, [e](CallStream* stream) { return GetBatchRange(e, stream); });
   add("PutBlob", &pools->uploads, [e](CallStream* stream) { return PutBlob(e, stream); });
 }
@@ -347,7 +347,7 @@ void AddTransfers(Engine* e, HandlerPools* pools, CallTable* table) {
 }  // namespace
 
 void HandlerPools::Stop() {
-  for (HandlerPool* pool : {&requests, &waits, &reads, &uploads}) pool->Stop();
+  for (HandlerPool* pool : {&requests, &waits, &feeds, &reads, &uploads}) pool->Stop();
 }
 
 CallTable MakeCallTable(const Serving& serving) {

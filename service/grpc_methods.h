@@ -12,6 +12,7 @@ namespace xlad::service {
 struct HandlerPools {
   HandlerPool requests{64, 4096};  // Short requests. Several submissions share one write to the disk.
   HandlerPool waits{256, 1024};    // Requests that may wait for a build, a worker or a batch.
+  HandlerPool feeds{256, 1024};    // Uploads of batches, which many workers of a job may wait for at once.
   HandlerPool reads{32, 4096};     // Requests that read stored data: downloads, checks of blobs, backups.
   HandlerPool uploads{32, 4096};
   void Stop();

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <future>
 
 #include "base/file_system.h"
 #include "base/grpc_channel.h"
@@ -14,6 +15,7 @@
 #include "proto/xlad_v1.h"
 #include "service/coordinator_daemon.h"
 #include "service/grpc_calls.h"
+#include "service/grpc_methods.h"
 #include "service/testing/http2.h"
 
 namespace xlad::service {
@@ -206,6 +208,20 @@ TEST_F(GrpcServerTest, ImpossibleRequestsAreRefused) {
   });
   EXPECT_EQ(array.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(array.error_message(), HasSubstr("shape"));
+}
+
+TEST(HandlerPools, BatchesArriveWhileAllThreadsForWaitsWaitForThem) {
+  std::promise<void> arrival;  // Destroyed after the threads of the pools have ended.
+  const std::shared_future<void> arrived = arrival.get_future().share();
+  HandlerPools pools;
+  const CallTable table = MakeCallTable({nullptr, &pools, nullptr, nullptr});
+  for (int worker = 0; worker < 1000; ++worker) {
+    ASSERT_TRUE(table.methods.at("GetBatchRange").pool->Run([arrived] {
+      EXPECT_EQ(arrived.wait_for(std::chrono::milliseconds(kLongMs)), std::future_status::ready);
+    }));
+  }
+  ASSERT_TRUE(table.methods.at("PutBatch").pool->Run([&] { arrival.set_value(); }));
+  arrived.wait();
 }
 
 TEST_F(GrpcServerTest, AWorkerThatSendsNonsenseLosesItsStream) {
