@@ -186,7 +186,8 @@ class Builder:
 
 def run_storms(binary, seeds, tests):
     """Returns the seed that failed, or `seeds` if it is unknown or none failed, or 0 if a test of LogOnDisk failed; and
-    the failure or None."""
+    the failure or None. A program that fails and names no failed test raises RuntimeError: it says nothing about the
+    mutant."""
     environment = {**os.environ, "XLAD_STORM_SEEDS": str(seeds), "GTEST_FAIL_FAST": "1"}
     try:
         result = subprocess.run([str(binary), f"--gtest_filter={tests}"], cwd=ROOT, env=environment,
@@ -203,7 +204,15 @@ def run_storms(binary, seeds, tests):
     if found:
         return seeds, f"an exception: {found[1]}"
     found = re.search(r"^\[  FAILED  \] (LogOnDisk\.\w+)", result.stdout, re.MULTILINE)
-    return (0, found[1]) if found else (seeds, None)
+    if found:
+        return 0, found[1]
+    if result.returncode == 0:
+        return seeds, None
+    found = re.search(r"^\[  FAILED  \] (\w[\w./]+)", result.stdout, re.MULTILINE)
+    if found:
+        return seeds, found[1]
+    raise RuntimeError(f"{binary}: found exit code {result.returncode} and no failed test, expected one: "
+                       f"{(result.stderr or result.stdout).strip()[-500:]}")
 
 
 def try_mutant(builder, mutant, seeds):

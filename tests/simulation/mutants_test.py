@@ -41,6 +41,19 @@ class Mutants(unittest.TestCase):
         self.assertEqual((result.returncode, result.stderr), (1, ""))
         self.assertEqual([line.split(" | ")[0] for line in result.stdout.splitlines()], ["| first", "| second"])
 
+    def test_a_failed_run_counts_whatever_it_prints(self):
+        cases = [("seed 7 (mesh): lost", 1, (7, "lost")), ("[  FAILED  ] LogOnDisk.A (3 ms)", 1, (0, "LogOnDisk.A")),
+                 ("[  FAILED  ] StormTest.Ends (3 ms)", 1, (300, "StormTest.Ends")), ("[  PASSED  ]", 0, (300, None))]
+        with tempfile.TemporaryDirectory() as folder:
+            binary = pathlib.Path(folder) / "test"
+            for line, code, expected in cases:
+                binary.write_text(f"#!/bin/sh\necho '{line}'\nexit {code}\n")
+                binary.chmod(0o755)
+                self.assertEqual(mutants.run_storms(binary, 300, "*"), expected, line)
+            binary.write_text("#!/bin/sh\necho no library >&2\nexit 127\n")
+            with self.assertRaisesRegex(RuntimeError, "exit code 127 and no failed test.*no library"):
+                mutants.run_storms(binary, 300, "*")
+
 
 if __name__ == "__main__":
     unittest.main()
