@@ -124,9 +124,12 @@ def main():
         for reason, count in refused.most_common():
             print(f"refused {count}: {reason}")
     pieces = sum(len(case.compare) for case in cases)
-    print(f"{len(results)} programs with {pieces} results: {len(results) - len(failures)} agree, "
+    agree = sum(passed for passed, _ in results.values())
+    print(f"{len(results)} programs with {pieces} results: {agree} agree, "
           f"{len(failures)} differ, jaxlib refuses {sum(refused.values())}")
-    return 1 if failures else 0
+    if not results:
+        print(f"found no program, expected some whose names begin with one of: {', '.join(arguments.only)}")
+    return 1 if failures or not results else 0
 
 
 if __name__ == "__main__":

@@ -81,6 +81,12 @@ class Jaxlib(unittest.TestCase):
     def test_random_instructions(self):
         self.check_against_jaxlib("--cases", "300" if ALL_CASES else "120", "--seed", "1")
 
+    def test_names_of_no_program_are_an_error(self):
+        done = subprocess.run([PYTHON, REPO / "tests" / "conformance" / "differential.py", "--xlad", os.environ["XLAD"],
+                               "--only", "no_such_program"], capture_output=True, text=True, timeout=600)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("found no program", done.stdout)
+
     def test_expressions_of_jax(self):
         self.check_against_jaxlib("--jax", "--cases", "40" if ALL_CASES else "20", "--seed", "1")
 
