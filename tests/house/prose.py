@@ -372,7 +372,7 @@ def source_files(root=ROOT):
         parts = path.relative_to(root).parts
         if any(part == "testdata" or part.startswith(".") for part in parts):
             continue
-        if path.name in ("prose.py", "prose_test.py", "references_test.py") or "egg-info" in path.as_posix():
+        if path.name in ("prose.py", "prose_test.py") or "egg-info" in path.as_posix():
             continue
         if (path.suffix in suffixes or path.name == "CMakeLists.txt") and path.is_file():
             files.append(path)
