@@ -34,11 +34,6 @@ std::vector<bool> SplitResults(const Instruction& instruction, const OpRule& rul
   return result;
 }
 
-// Marks no factors: every device computes the global result and takes its shard.
-std::vector<bool> SplitNone(const Instruction& instruction, const OpRule& rule) {
-  return std::vector<bool>(rule.factors.size(), false);
-}
-
 }  // namespace
 
 std::vector<bool> SplitThrough(const Instruction& instruction, const OpRule& rule) {
@@ -118,7 +113,6 @@ const OpFamily& FamilyOf(Opcode opcode) {
       {Opcode::kBroadcast, {SplitResults, EmitSame}},
       {Opcode::kIota, {SplitResults, EmitIota}},
       {Opcode::kRngBitGenerator, {SplitRandomBits, EmitRandomBits}},
-      {Opcode::kRng, {SplitNone, EmitSame}},
       {Opcode::kConstant, {SplitResults, EmitConstant}},
       {Opcode::kGather, {SplitGather, EmitGather}},
       {Opcode::kScatter, {SplitScatter, EmitScatter}},
