@@ -48,6 +48,9 @@ class Examples : public testing::TestWithParam<Example> {
     if (folder_.empty() || !RealFileSystem().Exists(folder_)) GTEST_SKIP() << "XLAD_EXAMPLES has no such example";
     manifest_ = ReadJson(JoinPath(folder_, "manifest.json"));
     curve_ = ReadJson(JoinPath(folder_, "curve.json"));
+    // The tests loop over the meshes.
+    ASSERT_TRUE(manifest_.contains("meshes") && !manifest_["meshes"].empty()) << folder_ << "/manifest.json";
+    ASSERT_TRUE(curve_.contains("meshes")) << folder_ << "/curve.json";
   }
 
   // Partitions the step for the mesh of this name. `rebind` replaces the sizes of its axes, for example "dp=3,tp=2".
