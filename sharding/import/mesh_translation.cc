@@ -15,7 +15,7 @@ absl::StatusOr<TensorSharding> OnMesh(const Mesh& to, const Mesh& from, TensorSh
     for (const AxisRef& axis : *axes) {
       const std::optional<AxisList> parts = AxesOfStride(to, from.Stride(axis), axis.size);
       if (!parts.has_value()) return false;
-      result.insert(result.end(), parts->begin(), parts->end());
+      for (const AxisRef& part : *parts) AppendAxis(part, &result);
     }
     *axes = std::move(result);
     return true;

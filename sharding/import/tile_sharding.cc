@@ -176,7 +176,7 @@ absl::Status ResolveTiled(const Mesh& mesh, const hlo::OpSharding& sharding, Ten
     for (const Digit& digit : tiles[d]) {
       XLAD_ASSIGN_OR_RETURN(const AxisList axes, AxesOf(mesh, digit));
       AxisList& into = of_tensor ? result->dims[d].axes : result->unreduced;
-      into.insert(into.end(), axes.begin(), axes.end());
+      for (const AxisRef& axis : axes) AppendAxis(axis, &into);
     }
   }
   return absl::OkStatus();
