@@ -5,6 +5,7 @@
 
 #include "base/work.h"
 #include "sharding/import/inline_calls.h"
+#include "sharding/model/axes.h"
 #include "sharding/propagate/constants.h"
 #include "sharding/propagate/constraints.h"
 #include "sharding/propagate/factor_propagation.h"
@@ -124,8 +125,7 @@ class Propagator {
       for (size_t i = 0; i < both.rest_b.size(); ++i) {
         const AxisRef free = others.Free(both.rest_b[i], -1);
         if (free.size == 1) break;
-        dim.axes.push_back(free);
-        dim.origins.push_back(hidden.sharding.origins[both.whole_b + i]);
+        if (!AppendAxis(free, &dim.axes)) dim.origins.push_back(hidden.sharding.origins[both.whole_b + i]);
         if (free != both.rest_b[i]) break;
       }
     }
