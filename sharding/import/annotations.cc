@@ -60,7 +60,9 @@ bool InOrder(const SdyMesh& mesh) {
 
 absl::Status Annotations::FindSdyMesh(const hlo::Module& module) {
   if (const std::string* text = hlo::FindAttribute(module.frontend_attributes, hlo::kMeshesKey)) {
-    XLAD_ASSIGN_OR_RETURN(meshes_, ParseSdyMeshes(*text));
+    auto meshes = ParseSdyMeshes(*text);
+    XLAD_RETURN_IF_ERROR(Annotate(meshes.status(), hlo::kMeshesKey));
+    meshes_ = *std::move(meshes);
   }
   absl::Status status;
   ForEachInstruction(module, [&](const hlo::Instruction& instruction) {
@@ -134,7 +136,7 @@ absl::Status CheckNotPartitioned(const hlo::Module& module) {
 absl::StatusOr<Annotations> Annotations::Create(const hlo::Module& module) {
   Annotations annotations;
   annotations.module_ = &module;
-  XLAD_RETURN_IF_ERROR(Annotate(annotations.FindSdyMesh(module), hlo::kMeshesKey));
+  XLAD_RETURN_IF_ERROR(annotations.FindSdyMesh(module));
   if (annotations.mesh_.axes().empty()) {
     std::vector<const hlo::OpSharding*> tiles;
     ForEachInstruction(module, [&](const hlo::Instruction& instruction) {
