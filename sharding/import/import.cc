@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -45,8 +46,10 @@ absl::Status OpenUnspecified(const hlo::Instruction& call, TensorSharding* shard
   const size_t at = config.find(std::string(kKey));
   if (at == std::string::npos) return absl::OkStatus();
   const size_t begin = at + kKey.size(), end = config.find(']', begin);
-  for (const absl::string_view part :
-       absl::StrSplit(absl::string_view(config).substr(begin, end == std::string::npos ? end : end - begin), ',')) {
+  const absl::string_view list =
+      absl::string_view(config).substr(begin, end == std::string::npos ? end : end - begin);
+  if (absl::StripAsciiWhitespace(list).empty()) return absl::OkStatus();
+  for (const absl::string_view part : absl::StrSplit(list, ',')) {
     int64_t dim = 0;
     if (!absl::SimpleAtoi(part, &dim) || dim < 0 || dim >= std::ssize(sharding->dims)) {
       return AtInstruction(
