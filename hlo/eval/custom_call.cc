@@ -23,7 +23,11 @@ constexpr absl::string_view kIdentities[] = {
 
 absl::StatusOr<Value> EvalCustomCall(const Operation& operation) {
   const std::string& target = operation.attributes().custom_call_target;
-  if (target == kShardingGroupCall) return Value();  // A sharding group has no result.
+  if (target == kShardingGroupCall) {
+    if (Value().HasShape(operation.shape())) return Value();
+    return absl::InvalidArgumentError(
+        absl::StrCat("found a sharding group of shape ", operation.shape().ToString(false), ", expected ()"));
+  }
   if (const LapackFunction* function = FindLapackFunction(target); function != nullptr) {
     return EvalLapack(operation, *function);
   }

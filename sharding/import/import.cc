@@ -214,6 +214,10 @@ class Importer {
               absl::StrCat("found ", call->operand_count(), " operands, expected one, the member of a sharding group")),
           *call);
     }
+    if (!ArrayLeaves(call->shape()).empty()) {
+      return At(*call, absl::InvalidArgumentError(absl::StrCat("found a sharding group of shape ",
+                                                               call->shape().ToString(false), ", expected ()")));
+    }
     XLAD_ASSIGN_OR_RETURN(const int64_t id, IntegerAttribute(*call, hlo::kShardingGroupIdKey));
     group_calls_.emplace_back(id, call);
     return absl::OkStatus();

@@ -34,7 +34,7 @@ Instruction* Trsm(Instruction* call) {
 }
 
 bool IsTrsm(const Instruction& instruction) {
-  if (!hlo::IsLapackCall(instruction)) return false;
+  if (!hlo::IsLapackCall(instruction) || !instruction.shape().is_array()) return false;
   const absl::StatusOr<tensor::LapackCall> call = hlo::LapackCallOf(instruction);
   if (!call.ok() || call->routine != "trsm") return false;
   const bool left = tensor::LapackOption(instruction.attributes().backend_config, "side", 'L') == 'L';

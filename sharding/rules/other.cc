@@ -1,5 +1,6 @@
 // Rules of the collectives that a user's program contains, and of custom calls.
 #include <algorithm>
+#include <vector>
 
 #include "base/containers.h"
 #include "hlo/analysis/lapack.h"
@@ -91,14 +92,30 @@ OpRule LapackRule(const hlo::Instruction& instruction) {
   return rule.Finish();
 }
 
+// Whether all operands and results are arrays, with dimensions that may differ only in the last `free` ones. The shapes
+// of a custom call are what the user wrote: they need not fit its target.
+bool AgreeExceptLast(const hlo::Instruction& instruction, int64_t free) {
+  std::vector<const hlo::Shape*> shapes;
+  for (const hlo::Instruction* operand : instruction.operands()) shapes.push_back(&operand->shape());
+  if (!instruction.shape().is_tuple()) shapes.push_back(&instruction.shape());
+  for (const hlo::Shape& element : instruction.shape().tuple()) shapes.push_back(&element);
+  if (std::ssize(shapes) == instruction.operand_count()) return false;
+  const Dims& dims = shapes[0]->dims();
+  return std::all_of(shapes.begin(), shapes.end(), [&](const hlo::Shape* shape) {
+    return shape->is_array() && shape->dims().size() == dims.size() && std::ssize(dims) >= free &&
+           std::equal(dims.begin(), dims.end() - free, shape->dims().begin());
+  });
+}
+
 // A custom call with an unknown target gets replicated operands, and nothing propagates through it.
 OpRule CustomCallRule(const hlo::Instruction& instruction) {
   const std::string& target = instruction.attributes().custom_call_target;
-  if (instruction.shape().is_array() && Contains(kElementwiseCalls, target)) return ElementwiseRule(instruction);
+  if (instruction.shape().is_array() && Contains(kElementwiseCalls, target)) {
+    return AgreeExceptLast(instruction, 0) ? ElementwiseRule(instruction) : OpRule();
+  }
   if (hlo::IsManualBorder(instruction)) return ManualBorderRule(instruction);
-  if ((target == "TopK" || target == "mhlo.topk") && instruction.operand_count() == 1 &&
-      !instruction.operand(0)->shape().dims().empty()) {
-    return TopkRule(instruction);
+  if ((target == "TopK" || target == "mhlo.topk") && instruction.operand_count() == 1) {
+    return AgreeExceptLast(instruction, 1) ? TopkRule(instruction) : OpRule();
   }
   if (hlo::IsLapackCall(instruction)) return LapackRule(instruction);
   return {};
