@@ -64,7 +64,11 @@ std::optional<LocalArray> LoopInvariants::Reshard(const ReshardEmitter& body, co
                                                   const TensorSharding& to, const ReshardCause& cause) {
   if (unchanged_.empty() || !to.unreduced.empty() || body.ReshardBytes(array, to) == 0) return std::nullopt;
   for (const Hoisted& hoisted : hoisted_) {
-    if (hoisted.from != array.local || DimensionAxesOf(hoisted.outside.sharding) != DimensionAxesOf(to)) continue;
+    // A slice can have the same local instruction as its operand, but other global sizes.
+    if (hoisted.from != array.local || hoisted.outside.global.dims != array.global.dims ||
+        DimensionAxesOf(hoisted.outside.sharding) != DimensionAxesOf(to)) {
+      continue;
+    }
     LocalArray result = hoisted.outside;
     result.local = hoisted.inside;
     return result;

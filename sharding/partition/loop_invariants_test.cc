@@ -113,6 +113,12 @@ TEST(LoopInvariants, LargeValuesAreNotHoisted) {
   }
 }
 
+// A slice that moves nothing has the same local instruction as its operand, but is gathered separately.
+TEST(LoopInvariants, SliceThatMovesNothing) {
+  const std::string text = hlo::TestText("sharding/partition/testdata/sorted_slice_in_loop.hlo");
+  EXPECT_EQ(CountedCollectives(text), (Found{"all-gather 1x28", "all-gather 1x28"}));
+}
+
 // In nested loops, the weight is gathered before the outer loop.
 TEST(LoopInvariants, HoistedOutOfNestedLoops) {
   const std::string text = hlo::TestText("sharding/partition/testdata/weight_in_nested_loops.hlo");
