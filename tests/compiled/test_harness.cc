@@ -324,7 +324,7 @@ void Batch::RunOn(const Target& target) {
       const auto kernel = (*emitter)->EmitKernel(request);
       ASSERT_TRUE(kernel.ok()) << kernel.status() << "\n" << cases_[i].text;
       launches[i].push_back({request.symbol, request.root->shape(), *kernel, request.in_place});
-      if (kernel->tiles == 1 || IsGpu(target)) break;  // The kernel cannot be divided, or only in one way.
+      if (IsGpu(target)) break;  // The kernel can be divided only in one way.
     }
     if (IsGpu(target) || request.kernel == nullptr || !request.in_place.empty()) continue;
     const auto scheduled = RandomScheduled(request.kernel->kernel, random_.get());
