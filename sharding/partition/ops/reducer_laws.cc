@@ -21,6 +21,10 @@ using Values = std::vector<Literal>;  // One scalar for each array that is reduc
 
 constexpr int kSamples = 96;
 
+constexpr double kSpecialNumbers[] = {0, -0.0, std::numeric_limits<double>::infinity(),
+                                      -std::numeric_limits<double>::infinity(),
+                                      std::numeric_limits<double>::quiet_NaN()};
+
 // The values of the reducer's scalar constants, such as thresholds and bounds, at which its behavior may change.
 std::vector<double> ConstantsOf(const hlo::Computation& reducer) {
   std::vector<double> constants;
@@ -57,12 +61,21 @@ class Sampler {
     return values;
   }
 
+  // One value for each array: `special`, or a random number if the type is not floating.
+  Values Repeat(double special) {
+    Values values;
+    for (const Literal& like : init_) {
+      const ElementType type = like.array.shape().type;
+      values.push_back(*builder_.Scalar(type, tensor::IsFloating(type) ? special : Number(type))->literal());
+    }
+    return values;
+  }
+
  private:
   // Special values, the constants of the reducer and their neighbors, small numbers, and larger ones if their sums and
   // products are nearly exact.
   double Number(ElementType type) {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    constexpr double kSpecial[] = {0, -0.0, kInfinity, -kInfinity, std::numeric_limits<double>::quiet_NaN()};
     if (type == ElementType::kPred) return static_cast<double>(random_->Below(2));
     const bool is_float = tensor::IsFloating(type), is_integer = tensor::IsInteger(type);
     const double most = is_integer ? std::ldexp(1.0, std::min(tensor::BitWidth(type) - 1, 62)) - 1 : kInfinity;
@@ -71,7 +84,7 @@ class Sampler {
     double number = static_cast<double>(random_->Below(6)) - 2;
     switch (random_->Below(4)) {
       case 0:
-        if (is_float) return kSpecial[random_->Below(std::size(kSpecial))];
+        if (is_float) return kSpecialNumbers[random_->Below(std::size(kSpecialNumbers))];
         break;
       case 1:
         if (!constants_.empty()) number += constants_[random_->Below(constants_.size())];
@@ -147,13 +160,23 @@ ReducerLaws LawsOf(const Instruction& reduce) {
   Sampler sampler(reduce, init);
   Reducer f(*reduce.called()[0]);
   ReducerLaws laws{true, true};
-  for (int i = 0; i < kSamples && laws.combines_parts; ++i) {
-    const Values a = sampler.Draw(), b = sampler.Draw(), c = sampler.Draw();
+  const auto check = [&](const Values& a, const Values& b, const Values& c) {
+    if (!laws.combines_parts) return;
     const Values ab = f.Apply(a, b), from_a = f.Apply(init, a);
     laws.combines_parts = Same(f.Apply(ab, c), f.Apply(a, f.Apply(b, c))) &&
                           Same(f.Apply(from_a, f.Apply(init, b)), f.Apply(from_a, b)) &&
                           Same(f.Apply(from_a, init), from_a) && !f.failed();
     laws.commutes = laws.commutes && Same(ab, f.Apply(b, a));
+  };
+  for (int i = 0; i < kSamples && laws.combines_parts; ++i) {
+    const Values a = sampler.Draw(), b = sampler.Draw(), c = sampler.Draw();
+    check(a, b, c);
+  }
+  // Random values are rarely all special.
+  for (const double a : kSpecialNumbers) {
+    for (const double b : kSpecialNumbers) {
+      for (const double c : kSpecialNumbers) check(sampler.Repeat(a), sampler.Repeat(b), sampler.Repeat(c));
+    }
   }
   return laws;
 }
