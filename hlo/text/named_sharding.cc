@@ -114,14 +114,19 @@ bool ParseMeshAxes(Lexer& lexer, Mesh* mesh) {
   int64_t devices = 1;
   do {
     const char* const at = lexer.Here();
-    auto& [name, size] = mesh->emplace_back();
+    std::string name;
+    int64_t size = 0;
     if (!lexer.String(&name) || !lexer.Expect('=') || !lexer.Integer(&size)) return false;
+    for (const auto& [other, _] : *mesh) {
+      if (other == name) return lexer.Fail(at, absl::StrCat("found axis '", name, "' twice, expected it once"));
+    }
     constexpr int64_t kMaxDevices = int64_t{1} << 20;
     if (size < 1 || size > kMaxDevices / devices) {
       return lexer.Fail(at, absl::StrCat("found axis '", name, "' of size ", size,
                                          ", expected sizes of 1 or more, and at most 2^20 devices together"));
     }
     devices *= size;
+    mesh->emplace_back(std::move(name), size);
   } while (lexer.Accept(','));
   return lexer.Expect(']');
 }

@@ -148,6 +148,8 @@ INSTANTIATE_TEST_SUITE_P(Attributes, TextErrors, ::testing::ValuesIn(std::vector
     {"f32[8] negate(f32[8] x), sharding={mesh['a'=2], [{'c'}]}", "1:51: found axis 'c', expected an axis of the mesh"},
     {"f32[8] negate(f32[8] x), sharding={mesh['a'=0]}",
      "1:41: found axis 'a' of size 0, expected sizes of 1 or more, and at most 2^20 devices together"},
+    {"f32[8] negate(f32[8] x), sharding={mesh['a'=2,'a'=2], [{'a'}]}",
+     "1:47: found axis 'a' twice, expected it once"},
     {"f32[8] negate(f32[8] x), sharding={mesh['a'=2], [{?, 'a'}]}", "1:52: found \",\", expected } after ?"},
 }));
 
