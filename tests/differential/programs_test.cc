@@ -13,7 +13,6 @@
 #include "base/testing/case_count.h"
 #include "compiler/testing/random_program.h"
 #include "hlo/analysis/leaves.h"
-#include "hlo/eval/evaluate.h"
 #include "hlo/text/text.h"
 #include "sharding/import/import.h"
 #include "tests/differential/try_program.h"
@@ -60,7 +59,7 @@ double LargestFinite(const tensor::Array& array) {
 // Returns how exactly the results for the inputs of `test` must agree.
 std::vector<compiler::Exactness> ExactnessOf(const hlo::Module& module, const Case& test) {
   const auto random = SeededRandom(test.seed + 1);
-  const auto results = hlo::Evaluate(module, LiteralsOf(compiler::RandomInputs(module, random.get(), test.special)));
+  const auto results = Meaning(module, LiteralsOf(compiler::RandomInputs(module, random.get(), test.special)));
   std::vector<compiler::Exactness> exactness;
   if (!results.ok()) return exactness;  // TryAnnotated reports the error.
   for (const tensor::Array& array : compiler::ArraysOf(*results)) {

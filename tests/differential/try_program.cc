@@ -88,12 +88,15 @@ std::unique_ptr<hlo::Module> Bare(const hlo::Module& module) {
   return bare;
 }
 
-// Returns the results of the program when only manual computations are partitioned.
+}  // namespace
+
 absl::StatusOr<hlo::Literal> Meaning(const hlo::Module& module, const std::vector<hlo::Literal>& inputs) {
   if (!sharding::HasManualComputations(module)) return hlo::Evaluate(*Bare(module), inputs);
   XLAD_ASSIGN_OR_RETURN(const sharding::MappedProgram mapped, sharding::PartitionManualOnly(module.Clone(), {}));
   return sharding::EvaluatePartitioned(mapped.program, inputs);
 }
+
+namespace {
 
 // Fills `entry` with the boxes of a parameter or result that the devices hold.
 void FillEntry(const sharding::Mesh& mesh, const tensor::Shape& shape, const sharding::TensorSharding& sharding,

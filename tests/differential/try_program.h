@@ -28,6 +28,9 @@ absl::Status TryLocal(const hlo::Module& module, const Case& test);
 // both results are compared with those of the unpartitioned program.
 absl::Status TryAnnotated(const hlo::Module& module, const Case& test);
 
+// Returns the results of the program when only manual computations are partitioned.
+absl::StatusOr<hlo::Literal> Meaning(const hlo::Module& module, const std::vector<hlo::Literal>& inputs);
+
 // One literal per array: the arguments of Evaluate.
 std::vector<hlo::Literal> LiteralsOf(const std::vector<tensor::Array>& arrays);
 
