@@ -162,6 +162,11 @@ std::string InChild(Try run, const hlo::Module& module, const Case& test) {
   int ends[2];
   if (pipe(ends) != 0) return "cannot make a pipe";
   const pid_t child = fork();
+  if (child < 0) {
+    close(ends[0]);
+    close(ends[1]);
+    return "cannot fork";
+  }
   if (child == 0) {
     alarm(60);  // Kills a child that hangs.
     const absl::Status status = run(module, test);
