@@ -99,7 +99,7 @@ TEST(LogOnDisk, NothingAcknowledgedIsLostByACrashBeforeAnyOperation) {
   const int64_t operations = OperationsOfARun();
   ASSERT_GT(operations, 2 * kAppends);
   int noticed = 0;
-  for (int64_t at = 1; at <= operations; ++at) {
+  for (int64_t at = 0; at <= operations; ++at) {
     for (uint64_t seed = 1; seed <= CaseCount(1, 2); ++seed) {
       SimulatedDisk disk(seed);
       const SqliteOnDisk sqlite(&disk);
