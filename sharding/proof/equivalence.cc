@@ -1,10 +1,12 @@
 #include "sharding/proof/equivalence.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
 
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/random.h"
 #include "hlo/analysis/leaves.h"
@@ -101,6 +103,21 @@ int FloatParts(const tensor::Array& array, size_t i, double parts[2]) {
   }
 }
 
+std::string ElementText(const tensor::Array& array, size_t i, int digits) {
+  double parts[2];
+  const int count = FloatParts(array, i, parts);
+  if (count == 1) return absl::StrFormat("%.*g", digits, parts[0]);
+  if (count == 2) return absl::StrFormat("(%.*g, %.*g)", digits, parts[0], digits, parts[1]);
+  int64_t bits = 0;
+  const size_t width = tensor::ByteWidth(array.shape().type);
+  std::memcpy(&bits, array.bytes().data() + i * width, std::min(width, sizeof(bits)));
+  const int unused = 64 - 8 * static_cast<int>(std::min(width, sizeof(bits)));
+  if (tensor::IsSigned(array.shape().type)) {
+    bits = static_cast<int64_t>(static_cast<uint64_t>(bits) << unused) >> unused;
+  }
+  return absl::StrCat(bits);
+}
+
 namespace {
 
 bool Close(double a, double b, double tolerance, Exactness exactness) {
@@ -118,16 +135,12 @@ double ToleranceOf(ElementType type, double tolerance) {
   return tolerance;
 }
 
-// "1.5", or "(1.5, 2)" for a complex element, or its bytes in hexadecimal digits, the most significant byte first.
-std::string ElementText(const tensor::Array& array, size_t i, bool as_bits) {
-  double parts[2];
-  const int count = as_bits ? 0 : FloatParts(array, i, parts);
-  if (count == 1) return absl::StrCat(parts[0]);
-  if (count == 2) return absl::StrCat("(", parts[0], ", ", parts[1], ")");
-  const auto element = array.bytes().subspan(i * tensor::ByteWidth(array.shape().type));
+// The bytes of an element in hexadecimal digits, the most significant byte first.
+std::string BitsText(const tensor::Array& array, size_t i) {
+  const int64_t width = tensor::ByteWidth(array.shape().type);
   std::string text = "0x";
-  for (int64_t byte = tensor::ByteWidth(array.shape().type) - 1; byte >= 0; --byte) {
-    absl::StrAppend(&text, absl::Hex(static_cast<uint8_t>(element[byte]), absl::kZeroPad2));
+  for (int64_t byte = width - 1; byte >= 0; --byte) {
+    absl::StrAppend(&text, absl::Hex(static_cast<uint8_t>(array.bytes()[i * width + byte]), absl::kZeroPad2));
   }
   return text;
 }
@@ -149,10 +162,11 @@ absl::Status CompareLeaf(const tensor::Array& partitioned, const tensor::Array& 
                 std::memcmp(partitioned.bytes().data() + i * width, whole.bytes().data() + i * width, width) == 0;
     for (int p = 0; p < parts && exactness != Exactness::kBits; ++p) same &= Close(a[p], b[p], allowed, exactness);
     if (!same) {
-      const bool as_bits = exactness == Exactness::kBits;
+      const auto text = [&](const tensor::Array& array) {
+        return exactness == Exactness::kBits ? BitsText(array, i) : ElementText(array, i, 9);
+      };
       return absl::InvalidArgumentError(absl::StrCat("result ", leaf, ", element [", absl::StrJoin(index, ","),
-                                                     "]: partitioned ", ElementText(partitioned, i, as_bits),
-                                                     ", source ", ElementText(whole, i, as_bits)));
+                                                     "]: partitioned ", text(partitioned), ", source ", text(whole)));
     }
     tensor::NextIndex(whole.shape().dims, absl::MakeSpan(index));
   }

@@ -1,6 +1,7 @@
 // Checks that a partitioned program computes the same results as its source program: both run on the evaluator.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "hlo/literal.h"
@@ -28,14 +29,17 @@ enum class Exactness {
 
 // Compares integers and floats of at most 8 bits bit by bit, and other floats by |a - b| <= tolerance * max(1, |b|)
 // unless `exactness` is kBits. An infinity equals only itself. The tolerance of bf16 and f16 is at least 4e-2 and 5e-3.
-// The first difference is an error: "result 3, element [0,2]: partitioned 1.5, source 2". Values that are compared bit
-// by bit are shown in hexadecimal digits.
+// The first difference is an error: "result 3, element [0,2]: partitioned 1.5, source 2". If `exactness` is kBits, the
+// message shows the bytes of the elements in hexadecimal digits.
 absl::Status CompareValues(const hlo::Literal& partitioned, const hlo::Literal& whole, double tolerance,
                            Exactness exactness = Exactness::kSums);
 
 // Writes element i to `parts`, as two doubles if it is complex and otherwise as one, and returns the number of doubles.
 // Returns 0 for types that are not floating or have at most 8 bits, whose elements are compared by bits.
 int FloatParts(const tensor::Array& array, size_t i, double parts[2]);
+// Element i as text: "1.5" with at most `digits` significant digits, "(1.5, 2)" if it is complex. Elements of types for
+// which FloatParts returns 0 are shown as integers.
+std::string ElementText(const tensor::Array& array, size_t i, int digits);
 
 // The values with every float (f32, f64, complex) multiplied by 1 + u or 1 - u at random, where u is twice the machine
 // epsilon of its type. A program's results for the nudged values differ from its results for `values` by about the

@@ -134,22 +134,6 @@ double LargestFinite(const tensor::Array& array) {
   return largest;
 }
 
-// The element as text. Floats have `digits` digits.
-std::string ElementText(const tensor::Array& array, size_t i, int digits) {
-  double parts[2];
-  const int count = FloatParts(array, i, parts);
-  if (count == 1) return absl::StrFormat("%.*g", digits, parts[0]);
-  if (count == 2) return absl::StrFormat("(%.*g, %.*g)", digits, parts[0], digits, parts[1]);
-  int64_t bits = 0;
-  const size_t width = tensor::ByteWidth(array.shape().type);
-  std::memcpy(&bits, array.bytes().data() + i * width, std::min(width, sizeof(bits)));
-  const int unused = 64 - 8 * static_cast<int>(std::min(width, sizeof(bits)));
-  if (tensor::IsSigned(array.shape().type)) {
-    bits = static_cast<int64_t>(static_cast<uint64_t>(bits) << unused) >> unused;
-  }
-  return absl::StrCat(bits);
-}
-
 bool Same(const tensor::Array& a, const tensor::Array& b, size_t i, double allowed) {
   double x[2], y[2];
   const int parts = FloatParts(a, i, x);
