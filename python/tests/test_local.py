@@ -148,7 +148,8 @@ with xlad.local(devices=2) as cluster:
             signal.signal(signal.SIGINT, default)
 
     def test_close_and_keep(self):
-        with tempfile.TemporaryDirectory() as where:
+        # The name of the folder is like that of a temporary one.
+        with tempfile.TemporaryDirectory(prefix="xlad-local-") as where:
             with xlad.local(devices=3, workers=2, data=where) as cluster:
                 self.assertEqual(sorted(worker.devices for worker in cluster.workers()), [1, 2])
                 with xlad.connect(cluster.address) as other:

@@ -69,6 +69,7 @@ class LocalCluster(Cluster):
         program = find_program()
         self.devices = devices
         self._folder = pathlib.Path(data) if data else pathlib.Path(tempfile.mkdtemp(prefix="xlad-local-"))
+        self._is_temporary = not data
         self._folder.mkdir(parents=True, exist_ok=True)
         self._log = self._folder / "xlad.log"
         shares = [devices // workers + (w < devices % workers) for w in range(workers)]
@@ -124,7 +125,7 @@ class LocalCluster(Cluster):
             except subprocess.TimeoutExpired:
                 self._process.kill()  # The workers end with this process.
                 self._process.wait()
-        if self._folder.name.startswith("xlad-local-"):
+        if self._is_temporary:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _read_address(self) -> str:
