@@ -214,6 +214,7 @@ TEST(Network, ReadsReturnTheBytesInOrderAndThenUnavailable) {
     EXPECT_TRUE(connection->Write({reinterpret_cast<const std::byte*>(sent.data()), sent.size()}).ok());
   });
   const auto connection = *listener->Accept();
+  EXPECT_EQ(connection->Read({}).value_or(1), 0u) << "the peer has not closed the connection";
   std::string received(sent.size(), '\0');
   size_t done = 0;
   absl::Status end;

@@ -65,6 +65,7 @@ class TcpConnection final : public Connection {
   ~TcpConnection() override { close(fd_); }
 
   absl::StatusOr<size_t> Read(absl::Span<std::byte> bytes) override {
+    if (bytes.empty()) return 0;  // recv would return 0 as if the peer had closed the connection.
     while (true) {
       const ssize_t n = recv(fd_, bytes.data(), bytes.size(), 0);
       if (n > 0) return n;
