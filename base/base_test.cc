@@ -422,6 +422,21 @@ TEST(Subprocess, AnIdleChildGetsItsLimitsLater) {
   }
 }
 
+// The second process stands for a second thread. The FIFO is opened when it runs.
+TEST(Subprocess, ALaterNicenessIsThatOfAllThreadsOfAnIdleChild) {
+  const TestFolder folder;
+  const std::string fifo = JoinPath(folder.path(), "fifo");
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const std::string script =
+      absl::StrCat("sleep 1000 & : >", fifo, "; read line; nice; cut -d' ' -f19 /proc/$!/stat; kill $!");
+  const auto idle = IdleChild::Start({"/bin/sh", "-c", script});
+  ASSERT_TRUE(idle.ok()) << idle.status();
+  ASSERT_TRUE(RealFileSystem().Read(fifo).ok());
+  ASSERT_TRUE((*idle)->Limit({.nice = 3}).ok());
+  const int nice = getpriority(PRIO_PROCESS, 0) + 3;
+  EXPECT_EQ((*idle)->Run("\n", {})->output, absl::StrCat(nice, "\n", nice, "\n"));
+}
+
 // A limit that is set later does not exceed one that the child already has.
 TEST(Subprocess, AnIdleChildKeepsLowerLimits) {
   const auto idle = IdleChild::Start({"/bin/sh", "-c", "read line; ulimit -t"}, {.cpu_seconds = 5});

@@ -132,10 +132,11 @@ IdleChild::~IdleChild() {
 absl::Status IdleChild::Limit(const ChildLimits& limits) {
   pollfd end{process_.pidfd.get(), POLLIN, 0};
   if (poll(&end, 1, 0) != 0) return absl::UnavailableError(absl::StrCat(name_, " has ended"));
+  // With PRIO_PROCESS, setpriority would change only the first thread. The child has a process group of its own.
   const bool limited =
       (limits.memory_bytes <= 0 || SetLimit(pid(), RLIMIT_AS, limits.memory_bytes)) &&
       (limits.cpu_seconds <= 0 || SetLimit(pid(), RLIMIT_CPU, limits.cpu_seconds)) &&
-      (limits.nice <= 0 || setpriority(PRIO_PROCESS, pid(), getpriority(PRIO_PROCESS, pid()) + limits.nice) == 0);
+      (limits.nice <= 0 || setpriority(PRIO_PGRP, pid(), getpriority(PRIO_PGRP, pid()) + limits.nice) == 0);
   if (limited) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat("cannot limit ", name_, ": ", std::strerror(errno)));
 }

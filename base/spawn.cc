@@ -94,6 +94,7 @@ absl::StatusOr<SpawnedProcess> Spawn(const SpawnOptions& options) {
   const pid_t child = fork();
   if (child == 0) BecomeChild({path, argv.data(), variables.data()}, options, parent);
   if (child < 0) return absl::ResourceExhaustedError(absl::StrCat("fork: ", std::strerror(errno)));
+  setpgid(child, child);  // The child does this, too. The group exists when either call has returned.
   SpawnedProcess process{child, FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, child, 0)))};
   if (process.pidfd.is_open()) return process;
   const std::string error = std::strerror(errno);
