@@ -565,6 +565,25 @@ TEST(ChildProcess, ReportsHowItEnded) {
   EXPECT_NE(long_child->HowEnded().find("signal 9"), std::string::npos);
 }
 
+// The descriptors of the log and of /dev/null then have the numbers of standard streams.
+TEST(ChildProcess, HasItsStreamsIfItsParentHasNone) {
+  const TestFolder folder;
+  for (int closed = 0; closed < 8; ++closed) {
+    const std::string log = JoinPath(folder.path(), absl::StrCat("log", closed));
+    const auto work = [&] {
+      for (int stream = 0; stream < 3; ++stream) {
+        if ((closed >> stream) % 2 == 1) close(stream);
+      }
+      const auto child = ChildProcess::Start({"/bin/sh", "-c", "cat; echo out; echo errors >&2"}, log);
+      const bool ended = child.ok() && (*child)->WaitFor(600'000);
+      const auto result = RunChild({"/bin/sh", "-c", "cat; echo errors >&2"}, "text");
+      _exit(ended && result.ok() && result->output == "text" && result->errors == "errors\n" ? 0 : 1);
+    };
+    EXPECT_EXIT(work(), testing::ExitedWithCode(0), "") << closed;
+    EXPECT_EQ(RealFileSystem().Read(log).value_or(""), "out\nerrors\n") << closed;
+  }
+}
+
 TEST(Secret, IsEqualOnlyIfAllBytesAreEqual) {
   const std::string secret("a\0b\xff", 4);
   EXPECT_TRUE(SameSecret(secret, std::string("a\0b\xff", 4)));

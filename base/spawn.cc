@@ -24,13 +24,15 @@ void Limit(int resource, rlim_t value) {
   setrlimit(static_cast<__rlimit_resource_t>(resource), &limit);
 }
 
+// Returns a descriptor of the same file that no call of Give replaces. If the parent has no standard streams, `fd` may
+// have the number of one.
+int AboveGiven(int fd) {
+  return fd < 0 || fd > kChannelDescriptor ? fd : fcntl(fd, F_DUPFD_CLOEXEC, kChannelDescriptor + 1);
+}
+
 // Makes the descriptor `from` available as `to`, which the new program inherits.
 void Give(int from, int to) {
-  if (from == to) {
-    fcntl(to, F_SETFD, 0);
-  } else {
-    dup2(from, to);
-  }
+  if (dup2(from, to) < 0) _exit(127);
 }
 
 // The program that the child executes. Both lists end with a null pointer.
@@ -44,10 +46,13 @@ struct Program {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);  // The parent ended before prctl was called.
   setpgid(0, 0);
-  Give(options.input >= 0 ? options.input : open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
-  if (options.output >= 0) Give(options.output, STDOUT_FILENO);
-  if (options.errors >= 0) Give(options.errors, STDERR_FILENO);
-  if (options.channel >= 0) Give(options.channel, kChannelDescriptor);
+  const int input = AboveGiven(options.input >= 0 ? options.input : open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const int output = AboveGiven(options.output), errors = AboveGiven(options.errors);
+  const int channel = AboveGiven(options.channel);
+  Give(input, STDIN_FILENO);
+  if (options.output >= 0) Give(output, STDOUT_FILENO);
+  if (options.errors >= 0) Give(errors, STDERR_FILENO);
+  if (options.channel >= 0) Give(channel, kChannelDescriptor);
   const unsigned first_unused = options.channel >= 0 ? kChannelDescriptor + 1 : kChannelDescriptor;
   if (!options.keeps_descriptors) syscall(SYS_close_range, first_unused, ~0U, 0);
   if (options.memory_bytes > 0) Limit(RLIMIT_AS, options.memory_bytes);
