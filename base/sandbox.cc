@@ -26,6 +26,9 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_X86_64;
 constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #endif
 
+#ifndef SYS_process_madvise
+#define SYS_process_madvise 440  // Added in Linux 5.10. x86-64 and ARM64 have the same number.
+#endif
 #ifndef SYS_fchmodat2
 #define SYS_fchmodat2 452  // Added in Linux 6.6. x86-64 and ARM64 have the same number.
 #endif
@@ -38,6 +41,7 @@ constexpr int kForbidden[] = {
     SYS_socket, SYS_socketpair, SYS_connect, SYS_bind, SYS_listen, SYS_accept, SYS_accept4, SYS_sendto, SYS_sendmsg,
     SYS_sendmmsg, SYS_execve, SYS_execveat, SYS_kill, SYS_tkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo,
     SYS_pidfd_open, SYS_pidfd_send_signal, SYS_pidfd_getfd, SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev,
+    SYS_process_madvise,
     SYS_kcmp, SYS_migrate_pages, SYS_move_pages, SYS_prlimit64, SYS_setpriority, SYS_sched_setscheduler,
     SYS_sched_setparam, SYS_sched_setattr, SYS_ioprio_set, SYS_ioctl,
     // Calls that change properties of files, which Landlock does not restrict.
@@ -46,9 +50,12 @@ constexpr int kForbidden[] = {
     // Calls that change the system, or memory that other processes can map.
     SYS_bpf, SYS_perf_event_open, SYS_userfaultfd, SYS_io_uring_setup, SYS_fanotify_init, SYS_mount, SYS_umount2,
     SYS_pivot_root, SYS_chroot, SYS_unshare, SYS_setns, SYS_init_module, SYS_finit_module, SYS_delete_module,
-    SYS_kexec_load, SYS_reboot, SYS_swapon, SYS_swapoff, SYS_acct, SYS_syslog, SYS_sethostname, SYS_setdomainname,
-    SYS_keyctl, SYS_add_key, SYS_request_key, SYS_shmget, SYS_msgget, SYS_semget, SYS_mq_open, SYS_memfd_create,
+    SYS_kexec_load, SYS_kexec_file_load,
+    SYS_reboot, SYS_swapon, SYS_swapoff, SYS_acct, SYS_syslog, SYS_sethostname, SYS_setdomainname,
+    SYS_keyctl, SYS_add_key, SYS_request_key, SYS_shmget, SYS_shmat, SYS_shmctl, SYS_msgget, SYS_msgsnd, SYS_msgrcv,
+    SYS_msgctl, SYS_semget, SYS_semop, SYS_semtimedop, SYS_semctl, SYS_mq_open, SYS_mq_unlink, SYS_memfd_create,
     SYS_setuid, SYS_setgid, SYS_setreuid, SYS_setregid, SYS_setresuid, SYS_setresgid, SYS_setgroups,
+    SYS_setfsuid, SYS_setfsgid, SYS_capset,
     SYS_settimeofday, SYS_clock_settime, SYS_clock_adjtime, SYS_adjtimex,
 #if defined(__x86_64__)  // Older forms of the calls above.
     SYS_fork, SYS_vfork, SYS_chmod, SYS_chown, SYS_lchown, SYS_utime, SYS_utimes, SYS_futimesat,
@@ -127,6 +134,8 @@ absl::Status ForbidCalls() {
   filter.Forbid(SYS_clone3, kUnknown);
   // Signals may be sent only to threads of this process. abort() needs this.
   filter.AllowOnlyIf(SYS_tgkill, 0, BPF_JEQ, static_cast<uint32_t>(getpid()));
+  // A thread may set only its own cores.
+  filter.AllowOnlyIf(SYS_sched_setaffinity, 0, BPF_JEQ, 0);
   filter.ForbidIf(SYS_fcntl, 1, {F_SETOWN, F_SETOWN_EX, F_SETSIG, F_NOTIFY});
   return filter.Apply();
 }

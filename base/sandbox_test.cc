@@ -3,18 +3,27 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/fsuid.h>
+#include <sys/ipc.h>
+#include <sys/msg.h>
 #include <sys/resource.h>
+#include <sys/sem.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <thread>
 #include <vector>
 
@@ -91,6 +100,48 @@ TEST(Sandbox, OtherProcessesGetNoSignalsOrPriorities) {
   ExpectExit([] { return setpriority(PRIO_PROCESS, static_cast<id_t>(getppid()), 10); });
 }
 
+// Outside of the sandbox, each of these calls succeeds.
+TEST(Sandbox, MemoryQueuesAndSemaphoresOfOtherProcessesCannotBeUsed) {
+  const int memory = shmget(IPC_PRIVATE, 4096, 0600), queue = msgget(IPC_PRIVATE, 0600),
+            semaphore = semget(IPC_PRIVATE, 1, 0600);
+  ASSERT_TRUE(memory >= 0 && queue >= 0 && semaphore >= 0) << std::strerror(errno);
+  struct {
+    long type = 1;
+    char text = 'x';
+  } message;
+  ASSERT_EQ(msgsnd(queue, &message, 1, IPC_NOWAIT), 0);
+  sembuf raise{0, 1, IPC_NOWAIT};
+  ExpectExit([&] { return shmat(memory, nullptr, 0) == reinterpret_cast<void*>(-1) ? -1 : 0; });
+  ExpectExit([&] { return shmctl(memory, IPC_RMID, nullptr); });
+  ExpectExit([&] { return msgsnd(queue, &message, 1, IPC_NOWAIT); });
+  ExpectExit([&] { return static_cast<int>(msgrcv(queue, &message, 1, 0, IPC_NOWAIT)); });
+  ExpectExit([&] { return msgctl(queue, IPC_RMID, nullptr); });
+  ExpectExit([&] { return semop(semaphore, &raise, 1); });
+  ExpectExit([&] { return semtimedop(semaphore, &raise, 1, nullptr); });
+  ExpectExit([&] { return semctl(semaphore, 0, IPC_RMID); });
+  EXPECT_EQ(shmctl(memory, IPC_RMID, nullptr), 0);
+  EXPECT_EQ(msgctl(queue, IPC_RMID, nullptr), 0);
+  EXPECT_EQ(semctl(semaphore, 0, IPC_RMID), 0);
+}
+
+TEST(Sandbox, OtherProcessesKeepTheirCoresAndThisProcessItsUser) {
+  cpu_set_t cores;
+  ASSERT_EQ(sched_getaffinity(0, sizeof cores, &cores), 0);
+  ExpectExit([&] { return sched_setaffinity(getppid(), sizeof cores, &cores); });
+  ExpectExit([] { return setfsuid(getuid()); });
+  ExpectExit([] { return setfsgid(getgid()); });
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct rights[2];
+  ASSERT_EQ(syscall(SYS_capget, &header, rights), 0);
+  ExpectExit([&] { return static_cast<int>(syscall(SYS_capset, &header, rights)); });
+  const int parent = static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0));
+  ASSERT_GE(parent, 0);
+  iovec page{reinterpret_cast<void*>(0x1000), 0};
+  ExpectExit([&] { return static_cast<int>(syscall(SYS_process_madvise, parent, &page, 1, MADV_COLD, 0)); });
+  ExpectExit([] { return static_cast<int>(syscall(SYS_kexec_file_load, -1, -1, 0, nullptr, 0)); });
+  close(parent);
+}
+
 TEST(Sandbox, NewProcessesAndNamespacesAreRefused) {
   ExpectExit([] { return static_cast<int>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr)); });
   ExpectExit([] {
@@ -148,7 +199,10 @@ TEST(Sandbox, IsRefusedIfThereAreOtherThreads) {
 
 TEST(Sandbox, ComputationContinues) {
   const auto work = [] {
+    cpu_set_t cores;
+    if (sched_getaffinity(0, sizeof cores, &cores) != 0) _exit(12);
     if (!EnterSandbox().ok()) _exit(10);
+    if (sched_setaffinity(0, sizeof cores, &cores) != 0) _exit(13);
     std::vector<std::unique_ptr<std::vector<int>>> blocks(64);
     std::vector<std::thread> threads;
     for (auto& block : blocks) {
