@@ -50,7 +50,12 @@ TEST(Sandbox, FilesCannotBeOpenedOrChanged) {
   ExpectExit([] { return open("/proc/self/maps", O_RDONLY); });
   ExpectExit([] { return open("/tmp/xlad-sandbox-test", O_WRONLY | O_CREAT, 0600); });
   ExpectExit([] { return mkdir("/tmp/xlad-sandbox-test", 0700); });
-  ExpectExit([] { return unlink("/etc/passwd"); });
+  const std::string own = absl::StrCat(testing::TempDir(), "/xlad-sandbox-own-", getpid());
+  const int file = open(own.c_str(), O_WRONLY | O_CREAT, 0600);
+  ASSERT_GE(file, 0);
+  close(file);
+  ExpectExit([&] { return unlink(own.c_str()); });
+  EXPECT_EQ(unlink(own.c_str()), 0);
 }
 
 TEST(Sandbox, FilesOfTheReadableFolderCanOnlyBeRead) {
