@@ -122,6 +122,7 @@ absl::Status BatchSpool::Keep(const std::string& job, int64_t first) {
   if (holds_ > 0) return absl::OkStatus();  // A later call removes the batches.
   stream.next = std::max(stream.next, first);
   stream.first = std::max(stream.first, first);
+  changed_.notify_all();  // Readers may wait for a batch before `first`.
   if (removing_.contains(job)) return absl::OkStatus();  // The call that removes a batch also removes the next ones.
   return RemoveUnneeded(job, &lock);
 }

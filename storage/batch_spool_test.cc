@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <limits>
 #include <thread>
 
@@ -150,6 +151,18 @@ TEST_F(BatchSpoolTest, BatchesArriveInOrderAndAreKeptUntilACheckpoint) {
   ASSERT_TRUE(spool_->Keep("job", 20).ok()) << "the job was resumed elsewhere";
   EXPECT_EQ(*spool_->Next("job"), 20);
   EXPECT_THAT(*files_.List("spool/job"), IsEmpty()) << "the job needs none of the batches before";
+}
+
+TEST_F(BatchSpoolTest, AReaderDoesNotWaitForABatchThatIsNoLongerNeeded) {
+  ASSERT_TRUE(spool_->Keep("job", 0).ok());
+  absl::Status read;
+  std::thread reader([&] { read = spool_->Read("job", 5, /*wait_ms=*/600'000).status(); });
+  while (spool_->Why("job").empty()) std::this_thread::yield();  // Until the reader waits.
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_TRUE(spool_->Keep("job", 10).ok());
+  reader.join();
+  EXPECT_TRUE(absl::IsDataLoss(read)) << read;
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(600)) << "the reader was woken";
 }
 
 // Batches that the job does not need are removed even if Keep skipped batches and was interrupted, with and without a

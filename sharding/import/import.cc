@@ -215,8 +215,9 @@ class Importer {
           *call);
     }
     if (!ArrayLeaves(call->shape()).empty()) {
-      return At(*call, absl::InvalidArgumentError(absl::StrCat("found a sharding group of shape ",
-                                                               call->shape().ToString(false), ", expected ()")));
+      return AtInstruction(absl::InvalidArgumentError(absl::StrCat("found a sharding group of shape ",
+                                                                   call->shape().ToString(false), ", expected ()")),
+                           *call);
     }
     XLAD_ASSIGN_OR_RETURN(const int64_t id, IntegerAttribute(*call, hlo::kShardingGroupIdKey));
     group_calls_.emplace_back(id, call);
