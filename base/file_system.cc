@@ -7,12 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 
 #include "base/file_descriptor.h"
+#include "base/random.h"
 
 namespace xlad {
 namespace {
@@ -125,13 +125,13 @@ class PosixFileSystem final : public FileSystem {
   }
 
   absl::Status WriteAtomically(const std::string& given, absl::string_view bytes) override {
-    static std::atomic<int> serial = 0;
+    constexpr int kRandomBytes = 8;  // A process id would not be unique, because containers may share a folder.
     if (Exists(given) && !IsDirectory(given) && !IsRegular(given)) {  // Devices and pipes are written to, not replaced.
       FileDescriptor file(open(given.c_str(), O_WRONLY | O_CLOEXEC));
       return file.get() < 0 ? SystemError("cannot write", given) : Write(file.get(), bytes, given);
     }
     const std::string path = FollowLinks(given);
-    const std::string temporary = absl::StrCat(path, ".tmp.", getpid(), ".", serial++);
+    const std::string temporary = absl::StrCat(path, ".tmp.", SystemRandom()->Hex(kRandomBytes));
     absl::Status status = WriteAndSync(temporary, path, bytes);
     if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) status = SystemError("cannot write", path);
     if (!status.ok()) {

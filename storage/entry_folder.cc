@@ -1,9 +1,6 @@
 #include "storage/entry_folder.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <set>
@@ -11,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
+#include "base/random.h"
 
 namespace xlad::storage {
 namespace {
@@ -22,6 +20,7 @@ constexpr size_t kKeyDigits = 64;  // An entry starts with its hash in hexadecim
 // have about the same size.
 constexpr size_t kFolderDigits = 2;
 constexpr int64_t kFolders = 256;
+constexpr int kTemporaryBytes = 8;  // The number of random bytes in the name of a temporary file.
 // A temporary file that has not been written for this time belongs to a process that has ended.
 constexpr std::chrono::hours kTemporaryAge{1};
 
@@ -47,12 +46,11 @@ std::optional<std::string> EntryFolder::Read(const std::string& key) const {
 }
 
 absl::Status EntryFolder::WriteOne(const FolderEntry& entry) const {
-  // The name of the temporary file is unique among the processes of this machine.
-  static std::atomic<int64_t> count = 0;
   const std::string path = PathOf(entry.key);
-  const std::string temporary = absl::StrCat(path, ".", getpid(), ".", ++count, ".tmp");
+  // A process id would not be unique, because containers may share the folder.
+  const std::string temporary = absl::StrCat(path, ".", SystemRandom()->Hex(kTemporaryBytes), ".tmp");
+  XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<File> file, files_.Open(temporary, OpenMode::kCreate));
   const absl::Status status = [&]() -> absl::Status {
-    XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<File> file, files_.Open(temporary, OpenMode::kCreate));
     XLAD_RETURN_IF_ERROR(file->Append(HashOf(entry.key, entry.contents)));
     XLAD_RETURN_IF_ERROR(file->Append(entry.contents));
     return files_.Rename(temporary, path);

@@ -2,15 +2,19 @@
 #include "storage/entry_folder.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/inotify.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "base/file_descriptor.h"
 #include "base/hash.h"
 #include "base/random.h"
 #include "base/testing/test_folder.h"
@@ -134,6 +138,51 @@ TEST_F(EntryFolderTest, OnlyEntriesAndAbandonedTemporaryFilesAreRemoved) {
   EXPECT_EQ(left, used);
   RemoveLeastRecentlyUsed(own_.path(), 0);
   EXPECT_EQ(CountFiles(), 5) << "only the entry was removed";
+}
+
+// Runs `work` in a process whose id is 1 in its own namespace. Returns the names of the files that it creates in the
+// folder, or nothing if this process must not make namespaces.
+std::set<std::string> NamesCreatedInANamespace(const std::string& folder, const std::function<void()>& work) {
+  const FileDescriptor events(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  EXPECT_GE(inotify_add_watch(events.get(), folder.c_str(), IN_CREATE), 0);
+  const pid_t outer = fork();
+  if (outer == 0) {
+    if (unshare(CLONE_NEWPID) != 0) _exit(0);
+    const pid_t first = fork();
+    if (first == 0) {
+      if (getpid() == 1) work();
+      _exit(0);
+    }
+    waitpid(first, nullptr, 0);
+    _exit(0);
+  }
+  waitpid(outer, nullptr, 0);
+  std::set<std::string> names;
+  alignas(inotify_event) char buffer[1 << 16];
+  const ssize_t bytes = read(events.get(), buffer, sizeof buffer);
+  for (ssize_t at = 0; at < bytes;) {
+    const auto* event = reinterpret_cast<const inotify_event*>(buffer + at);
+    names.insert(event->name);
+    at += static_cast<ssize_t>(sizeof *event + event->len);
+  }
+  return names;
+}
+
+// Containers may share a cache folder, and the ids of their processes may be equal.
+TEST_F(EntryFolderTest, TemporaryFilesOfProcessesOfTwoContainersHaveDifferentNames) {
+  const std::string folder = fs::path(PathOf(1)).parent_path();
+  fs::create_directories(folder);
+  const std::function<void()> writes[] = {
+      [&] { (void)Folder().Write({{Key(1), Contents(1)}}); },
+      [&] { RealFileSystem().WriteAtomically(PathOf(1), Contents(1)).IgnoreError(); }};
+  for (const std::function<void()>& write : writes) {
+    const std::set<std::string> one = NamesCreatedInANamespace(folder, write);
+    if (one.empty()) GTEST_SKIP() << "this process must not make namespaces of process ids";
+    const std::set<std::string> other = NamesCreatedInANamespace(folder, write);
+    EXPECT_EQ(one.size(), 1u);
+    EXPECT_EQ(other.size(), 1u);
+    EXPECT_NE(one, other);
+  }
 }
 
 TEST_F(EntryFolderTest, AFolderThatCannotBeWrittenIsAnError) {
