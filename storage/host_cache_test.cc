@@ -130,8 +130,8 @@ TEST_F(HostCacheTest, ContentsOfAnotherDigestAreNotReturned) {
   const std::string bytes = RandomBytes(4, 1000), other = RandomBytes(5, 1000);
   const auto liar = std::make_shared<Source>(&other), honest = std::make_shared<Source>(&bytes);
   EXPECT_TRUE(absl::IsDataLoss(Open()->ReadBlob(Sha256Hex(bytes), From(liar)).status()));
-  // The wrong contents are not in the cache: the next reader asks its source.
-  ASSERT_TRUE(Open()->OpenBlob(Sha256Hex(bytes), From(liar)).ok());
+  // Wrong contents in the cache are removed.
+  EXPECT_EQ(*ReadString(**Open()->OpenBlob(Sha256Hex(bytes), From(liar)), 0, 1000), other);
   EXPECT_EQ(*Open()->ReadBlob(Sha256Hex(bytes), From(honest)), bytes);
 }
 
