@@ -245,6 +245,18 @@ TEST_F(TokensTest, RefusesOwnersInvalidUsersAndDamagedFiles) {
   EXPECT_EQ(store.Find(token)->role, Role::kReader);
 }
 
+// The error tells a caller neither that the id exists nor where its file is.
+TEST_F(TokensTest, ADamagedFileIsReportedToCallersAsAnUnknownToken) {
+  TokenStore store(folder_, &clock_);
+  const std::string token = *store.Issue(Role::kReader, "a", 60, random_.get());
+  const std::string id = TokenId(token), unknown_id(id.size(), '0');
+  const std::string unknown = absl::StrReplaceAll(token, {{id, unknown_id}});
+  ASSERT_TRUE(WritePrivateFile(JoinPath(folder_, id + ".token"), "role reader\n").ok());
+  clock_.Advance(kNsPerSecond);
+  EXPECT_EQ(absl::StrReplaceAll(store.Find(token).status().ToString(), {{id, unknown_id}}),
+            store.Find(unknown).status().ToString());
+}
+
 TEST(JoinFiles, RoundTripAndErrorsNameTheMissingPart) {
   const JoinFile join = {"10.0.0.1:7411", "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n",
                          absl::StrCat("xlad_0123456789ab_", std::string(64, 'f'))};

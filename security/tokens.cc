@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "base/file_system.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/secret.h"
 #include "security/private_files.h"
 
@@ -112,12 +113,14 @@ absl::StatusOr<Caller> TokenStore::Find(const std::string& token) {
     auto found = cache_.find(parts.id);
     if (found == cache_.end() || now_ns - found->second.read_ns >= kCacheNs) {
       found = cache_.insert_or_assign(parts.id, Cached{Load(parts.id), now_ns}).first;
+      const absl::Status& loaded = found->second.record.status();
+      if (absl::IsDataLoss(loaded)) LogWarn("a token is refused", {{"error", std::string(loaded.message())}});
     }
     record = found->second.record;
   }
-  if (!record.ok()) return absl::UnauthenticatedError(record.status().message());
-  // The error is the same as for an unknown id, so that callers cannot search for valid ids.
-  if (!SameSecret(Sha256Hex(parts.secret), record->secret_sha256)) {
+  // The error is the same for an unknown id, a damaged file and a wrong secret, so that callers cannot search for valid
+  // ids.
+  if (!record.ok() || !SameSecret(Sha256Hex(parts.secret), record->secret_sha256)) {
     return absl::UnauthenticatedError(absl::StrCat("found token ", parts.id, ", which does not exist or was revoked"));
   }
   if (clock_->WallNs() / kNsPerSecond >= record->expires_unix_s) {
