@@ -66,9 +66,8 @@ class SqliteJobLog final : public JobLog {
       return absl::FailedPreconditionError(absl::StrCat(path_, " has schema version ", version, ", expected at most ",
                                                         kSchemaVersion, ": it was written by a newer xlad"));
     }
-    if (version == 1) XLAD_RETURN_IF_ERROR(Migrate());
-    XLAD_RETURN_IF_ERROR(Execute(kSchema));
-    XLAD_RETURN_IF_ERROR(Execute(absl::StrCat("PRAGMA user_version=", kSchemaVersion).c_str()));
+    if (version == 1) XLAD_RETURN_IF_ERROR(KeepCopy());
+    XLAD_RETURN_IF_ERROR(InTransaction([&] { return Migrate(version); }));
     insert_event_ = std::make_unique<SqliteStatement>(db_, kInsertEvent);
     insert_metrics_ = std::make_unique<SqliteStatement>(db_, kInsertMetrics);
     return absl::OkStatus();
@@ -171,14 +170,20 @@ class SqliteJobLog final : public JobLog {
   }
 
  private:
-  absl::Status Migrate() {
+  // Must run in a transaction, because a migration cannot be repeated.
+  absl::Status Migrate(int64_t version) {
+    if (version == 1) {
+      XLAD_RETURN_IF_ERROR(Execute("ALTER TABLE metrics ADD COLUMN attempt INTEGER NOT NULL DEFAULT 0"));
+    }
+    XLAD_RETURN_IF_ERROR(Execute(kSchema));
+    return Execute(absl::StrCat("PRAGMA user_version=", kSchemaVersion).c_str());
+  }
+
+  absl::Status KeepCopy() {
     const std::string kept = path_ + ".schema-1";
     std::error_code ignored;
     std::filesystem::remove(kept, ignored);  // The copy may exist because an earlier migration did not finish.
-    XLAD_RETURN_IF_ERROR(BackUpLocked(kept));
-    return InTransaction([&] {
-      return Execute("ALTER TABLE metrics ADD COLUMN attempt INTEGER NOT NULL DEFAULT 0");
-    });
+    return BackUpLocked(kept);
   }
 
   absl::Status BackUpLocked(const std::string& path) {
