@@ -66,9 +66,17 @@ void BuildPool::KeepIdle() {
     is_wanted_ = false;
     lock.unlock();
     absl::StatusOr<std::unique_ptr<IdleChild>> started = IdleChild::Start({options_.program_path, "__build", "idle"});
+    if (!started.ok()) {
+      LogWarn("the idle process for builds cannot be started", {{"reason", std::string(started.status().message())}});
+    }
     lock.lock();
-    if (started.ok()) idle_ = *std::move(started);
-    changed_.notify_all();
+    if (started.ok()) {
+      idle_ = *std::move(started);
+      changed_.notify_all();
+    } else {
+      is_wanted_ = true;
+      changed_.wait_for(lock, std::chrono::milliseconds(options_.retry_ms), [this] { return ending_; });
+    }
   }
 }
 

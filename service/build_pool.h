@@ -28,6 +28,7 @@ struct BuildPoolOptions {
   // The next idle process is started when no urgent build has run for this long. So it does not compete with the start
   // of the job that was built. It cannot start with a low priority, because raising that again needs a privilege.
   int64_t quiet_ms = 1000;
+  int64_t retry_ms = 10'000;  // The time after which a start is repeated that failed for lack of resources.
 };
 
 // Thread-safe.

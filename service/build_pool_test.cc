@@ -3,8 +3,12 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -85,6 +89,28 @@ TEST_F(BuildPoolTest, BuildsNeedNoIdleProcess) {
   }
   BuildPool missing({.program_path = "/nowhere/xlad", .keep_idle = true, .quiet_ms = 0});
   EXPECT_EQ(missing.Run("", {})->exit_code, 127);
+}
+
+// The limit on open files leaves no descriptor for the pipes of the first process.
+TEST_F(BuildPoolTest, AFailedStartIsLoggedAndRepeated) {
+  const Pipe log = *Pipe::Make();
+  const FileDescriptor errors(dup(STDERR_FILENO));
+  const int next = dup(STDERR_FILENO);
+  close(next);
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const rlimit full{static_cast<rlim_t>(next), limit.rlim_max};
+  dup2(log.write_end.get(), STDERR_FILENO);
+  setrlimit(RLIMIT_NOFILE, &full);
+  std::string line(4096, ' ');
+  {
+    BuildPool pool({.program_path = "/bin/cat", .keep_idle = true, .quiet_ms = 0, .retry_ms = 10});
+    line.resize(std::max<ssize_t>(read(log.read_end.get(), line.data(), line.size()), 0));
+    setrlimit(RLIMIT_NOFILE, &limit);
+    dup2(errors.get(), STDERR_FILENO);
+    EXPECT_GT(pool.WaitForIdle(), 0);
+  }
+  EXPECT_TRUE(absl::StrContains(line, "Too many open files")) << line;
 }
 
 TEST_F(BuildPoolTest, ABuildInAnIdleProcessCanBeCancelledAndTimesOut) {
