@@ -16,7 +16,7 @@ BuildQueue::BuildQueue(const BuildQueueOptions& options) : options_(options) {
   thread_ = std::thread([this] { Run(); });
 }
 
-BuildQueue::~BuildQueue() {
+void BuildQueue::Stop() {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     ending_ = true;
@@ -24,7 +24,7 @@ BuildQueue::~BuildQueue() {
     for (const auto& build : running_) build->cancel.Raise();
     changed_.notify_all();
   }
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void BuildQueue::Add(const std::string& job_id, Work work, bool is_urgent) {

@@ -36,9 +36,11 @@ class BuildQueue {
   using Work = std::function<void(CancelSignal* cancel)>;
 
   explicit BuildQueue(const BuildQueueOptions& options);
-  // Drops the builds that have not started, cancels those that run, and waits for them.
-  ~BuildQueue();
+  ~BuildQueue() { Stop(); }
 
+  // Drops the builds that have not started, cancels those that run, and waits for them. Idempotent.
+  void Stop();
+  // Destroys `work` if the queue has been stopped.
   void Add(const std::string& job_id, Work work, bool is_urgent = true);
   // Drops the builds of this job that have not started, and raises the signal of those that run.
   void Cancel(const std::string& job_id);

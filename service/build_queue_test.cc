@@ -77,6 +77,22 @@ TEST_F(BuildQueueTest, BuildsThatTakeLongDoNotBlockOthers) {
   LetEnd("long2");
 }
 
+// The engine stops the queue while threads of requests may still add builds.
+TEST_F(BuildQueueTest, AStoppedQueueDropsBuilds) {
+  for (const char* job : {"a", "b", "c"}) Add(job);
+  WaitForStarted(2);
+  queue_.Stop();
+  Add("d");
+  const auto held = std::make_shared<int>(0);
+  queue_.Add("e", [held](CancelSignal*) {});
+  EXPECT_EQ(held.use_count(), 1) << "whoever waits for the build would wait endlessly";
+  queue_.Cancel("d");
+  queue_.Stop();
+  std::lock_guard<std::mutex> lock(mutex_);
+  EXPECT_THAT(cancelled_, ElementsAre("a", "b"));
+  EXPECT_THAT(started_, ElementsAre("a", "b"));
+}
+
 TEST_F(BuildQueueTest, CancelEndsRunningBuildsAndDropsWaitingBuilds) {
   for (const char* job : {"a", "b", "c", "d"}) Add(job);
   WaitForStarted(2);

@@ -107,7 +107,7 @@ void Engine::Stop() {
     for (const auto& [connection, outbox] : outboxes_) outbox->Close();
   }
   if (thread_.joinable()) thread_.join();
-  builds_.reset();
+  if (builds_ != nullptr) builds_->Stop();  // Requests that have not ended may still add builds.
   for (std::thread& thread : pool_threads_) thread.join();
   pool_threads_.clear();
   NotifyChange();
