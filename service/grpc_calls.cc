@@ -287,7 +287,7 @@ absl::StatusOr<CallerAccess> CallRouter::Admit(const grpc::GenericCallbackServer
     if (absl::ConsumePrefix(&value, "Bearer ")) bearers.emplace_back(value);
   }
   XLAD_ASSIGN_OR_RETURN(const security::Caller caller, control->Identify(PeerAddress(context.peer()), bearers));
-  if (name == kHealthCheck) return CallerAccess{caller};
+  if (name == kHealthCheck || name.empty()) return CallerAccess{caller};
   return Authorize(caller, name);
 }
 
@@ -298,7 +298,7 @@ grpc::ServerGenericBidiReactor* CallRouter::CreateReactor(grpc::GenericCallbackS
   const auto reactor = table_.reactors.find(name);
   const bool exists = method != table_.methods.end() || reactor != table_.reactors.end();
   // An unauthenticated client gets the same error for calls that exist and calls that do not.
-  absl::StatusOr<CallerAccess> access = Admit(*context, exists ? name : "GetStatus");
+  absl::StatusOr<CallerAccess> access = Admit(*context, exists ? name : "");
   if (!access.ok() && name == kHealthCheck) return new HealthCall(table_.is_serving());
   if (!access.ok()) return new RefusedCall(ToGrpcStatus(access.status()));
   if (!exists) {
