@@ -279,6 +279,18 @@ TEST(Coordinator, MessagesOfAnotherProcessOnTheSameConnectionAreRefused) {
   EXPECT_EQ(cluster.coordinator().workers().List().workers(0).state(), "alive");
 }
 
+// Otherwise the end of the connection would be that of the second worker only.
+TEST(Coordinator, AConnectionRegistersOneWorker) {
+  Cluster cluster;
+  for (const char* id : {"a", "a", "b"}) cluster.Register(1, id);
+  EXPECT_EQ(cluster.closed, std::vector<ConnectionId>{ConnectionId(1)});
+  EXPECT_THAT(cluster.sent.back().message.registered().refused(),
+              HasSubstr("found worker b on the connection of worker a"));
+  const ListWorkersResponse workers = cluster.coordinator().workers().List();
+  ASSERT_EQ(workers.workers_size(), 1);
+  EXPECT_EQ(workers.workers(0).id(), "a");
+}
+
 TEST(Coordinator, ASecondProcessCannotTakeALiveWorkersId) {
   Cluster cluster;
   const std::string job = cluster.RunningJob();

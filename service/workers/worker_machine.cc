@@ -85,6 +85,12 @@ bool WorkerMachine::IsRefused(ConnectionId connection, const RegisterWorker& mes
     return true;
   }
   const WorkerId id(message.worker_id());
+  const auto registered = context_.connections.find(connection);
+  if (registered != context_.connections.end() && registered->second != id) {
+    Refuse(connection, absl::StrCat("found worker ", id.str(), " on the connection of worker ",
+                                    registered->second.str(), ", expected one connection for each worker"));
+    return true;
+  }
   const Worker* known = context_.FindWorker(id);
   const bool is_rival = known != nullptr && known->connection != ConnectionId() && known->connection != connection &&
                         known->registration.incarnation() != message.incarnation() &&
