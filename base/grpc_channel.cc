@@ -67,9 +67,14 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const Endpoint& endpo
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeSessionChannel(const std::string& address,
                                                                   const std::string& authority) {
+  XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(address));
+  if (authority.empty() && !IsLoopback(host_port.host)) {
+    return absl::InvalidArgumentError(absl::StrCat("found the first worker of a session at ", address,
+                                                   ", which is off loopback, without the certificate of its authority, "
+                                                   "expected both"));
+  }
   if (authority.empty()) return MakeChannel({address, "", ""});
   PollOften();
-  XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(address));
   grpc::SslCredentialsOptions options;
   options.pem_root_certs = authority;
   grpc::ChannelArguments arguments = Arguments();

@@ -144,6 +144,12 @@ TEST_F(GrpcAccessTest, EveryCallWithEveryCaller) {
   }
 }
 
+TEST(GrpcChannel, ASessionOffLoopbackWithoutAnAuthorityIsReportedAsASession) {
+  const absl::Status status = MakeSessionChannel("192.0.2.1:7", "").status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("found the first worker of a session at 192.0.2.1:7"));
+}
+
 TEST_F(GrpcAccessTest, ACoordinatorOfAnotherAuthorityIsNotTrusted) {
   const auto other = security::MakeAuthority(RealClock().WallNs() / kNsPerSecond);
   const auto channel = ChannelTo(JoinPath(folder_, "other.pem"), other->certificate);
