@@ -151,10 +151,11 @@ class EpollGate final : public AcceptGate {
       sockaddr_storage address{};
       socklen_t size = sizeof address;
       const int fd = accept4(listener_, reinterpret_cast<sockaddr*>(&address), &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      const int error = errno;
       const std::lock_guard lock(mutex_);
       if (fd < 0) {
-        if (errno == EINTR || errno == ECONNABORTED) continue;
-        const bool no_room = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+        if (error == EINTR || error == ECONNABORTED) continue;
+        const bool no_room = error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
         if (no_room && DropOldestUnknown()) continue;
         if (no_room) paused_ = true;  // Run listens again after its next poll.
         return;
