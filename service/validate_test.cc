@@ -292,8 +292,7 @@ const std::set<std::string> kAnyNumber = {
     "ClockProbe.sent_ns",           // Sent back.
     "JobSpec.Result.feeds",         // These are checked against the program.
     "LoadProgramRequest.feeds",
-    "AddProgramRequest.program",    // These are looked up.
-    "CallProgramRequest.program",
+    "CallProgramRequest.program",   // These are looked up.
     "CallProgramRequest.free",
     "CallProgramRequest.Argument.array",
     "FreeArraysRequest.arrays",
