@@ -245,7 +245,7 @@ TEST_F(TokensTest, RefusesOwnersInvalidUsersAndDamagedFiles) {
   EXPECT_EQ(store.Find(token)->role, Role::kReader);
 }
 
-// The error tells a caller neither that the id exists nor where its file is.
+// The error tells a caller neither that the id exists nor the path of its file.
 TEST_F(TokensTest, ADamagedFileIsReportedToCallersAsAnUnknownToken) {
   TokenStore store(folder_, &clock_);
   const std::string token = *store.Issue(Role::kReader, "a", 60, random_.get());

@@ -85,7 +85,7 @@ TEST_F(BuildQueueTest, AStoppedQueueDropsBuilds) {
   Add("d");
   const auto held = std::make_shared<int>(0);
   queue_.Add("e", [held](CancelSignal*) {});
-  EXPECT_EQ(held.use_count(), 1) << "whoever waits for the build would wait endlessly";
+  EXPECT_EQ(held.use_count(), 1) << "callers that wait for the build would wait forever";
   queue_.Cancel("d");
   queue_.Stop();
   std::lock_guard<std::mutex> lock(mutex_);
