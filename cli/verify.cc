@@ -68,7 +68,7 @@ const Array& ResultOf(const Literal& results, size_t r) {
 }
 
 // Prints the results that differ, and returns their number. Integers and pred must be equal. Other results may differ
-// by the sum of the tolerance, which is relative to the largest value, and the effect of rounding. The effect of
+// by the sum of the tolerance, which is relative to the largest finite value, and the effect of rounding. The effect of
 // rounding is estimated from `nudged`, the results for slightly changed inputs.
 int64_t PrintDifferences(const JobSpec& spec, const Literal& expected, const Literal& nudged, const Literal& found,
                          double tolerance) {

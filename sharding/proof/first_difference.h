@@ -20,8 +20,8 @@ struct Difference {
 };
 
 // Returns by how much the elements of a result may differ from `whole`: `tolerance` times the largest finite value plus
-// the rounding error (see Nudged). An infinity or NaN therefore agrees only with itself, unless `nudged` has another
-// value in its place.
+// the rounding error (see Nudged), which is estimated from the elements that are finite in both arrays. An infinity or
+// NaN therefore agrees only with itself.
 double AllowedDifference(const tensor::Array& whole, const tensor::Array& nudged, double tolerance);
 
 // Evaluates both programs and compares every array of the source program, in program order, with its shards. Compares

@@ -123,6 +123,8 @@ TEST(FirstDifference, AnInfinityAgreesOnlyWithItself) {
   const double allowed = AllowedDifference(whole, array({1.00001f, -kInfinity, 100}), 1e-6);
   EXPECT_GT(allowed, 1e-4);
   EXPECT_LT(allowed, 1e-2);
+  EXPECT_EQ(AllowedDifference(whole, array({1.00001f, -kInfinity, kInfinity}), 1e-6), allowed)
+      << "an element that overflows only for the nudged inputs says nothing about the others";
   const auto agrees = [&](const std::vector<float>& found) {
     return LargestDifference(array(found), whole) <= allowed;
   };
