@@ -291,7 +291,8 @@ TEST(Check, InstancesOfOneRewriteAreProvenOnce) {
 
 // A sum that restarts from 0 if it is between -10 and -8. It is associative for the sample numbers on which the
 // partitioner tests the reducer (LawsOf), but not for the sums of an instance of 8 shards. The samples include the
-// scalar constants of a reducer and their neighbors. Here the limits are elements of an array, so they are not included.
+// scalar constants of a reducer and their neighbors. Here the limits are elements of an array, so they are not
+// included.
 constexpr const char* kSumThatStartsAgain =
     "limits = s32[2] constant({-10, -8})\n"
     "  first = s32[1] slice(limits), slice={[0:1]}\n  least = s32[] reshape(first)\n"

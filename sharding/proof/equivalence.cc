@@ -115,7 +115,7 @@ std::string ElementText(const tensor::Array& array, size_t i, int digits) {
   if (tensor::IsSigned(array.shape().type)) {
     bits = static_cast<int64_t>(static_cast<uint64_t>(bits) << unused) >> unused;
   }
-  return absl::StrCat(bits);
+  return tensor::IsSigned(array.shape().type) ? absl::StrCat(bits) : absl::StrCat(static_cast<uint64_t>(bits));
 }
 
 namespace {

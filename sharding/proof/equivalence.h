@@ -38,7 +38,7 @@ absl::Status CompareValues(const hlo::Literal& partitioned, const hlo::Literal& 
 // Returns 0 for types that are not floating or have at most 8 bits, whose elements are compared by bits.
 int FloatParts(const tensor::Array& array, size_t i, double parts[2]);
 // Element i as text: "1.5" with at most `digits` significant digits, "(1.5, 2)" if it is complex. Elements of types for
-// which FloatParts returns 0 are shown as integers.
+// which FloatParts returns 0 are shown as integers; those of floats with at most 8 bits by their bits.
 std::string ElementText(const tensor::Array& array, size_t i, int digits);
 
 // The values with every float (f32, f64, complex) multiplied by 1 + u or 1 - u at random, where u is twice the machine
