@@ -175,7 +175,10 @@ ReducerLaws LawsOf(const Instruction& reduce) {
   // Random values are rarely all special.
   for (const double a : kSpecialNumbers) {
     for (const double b : kSpecialNumbers) {
-      for (const double c : kSpecialNumbers) check(sampler.Repeat(a), sampler.Repeat(b), sampler.Repeat(c));
+      for (const double c : kSpecialNumbers) {
+        const Values x = sampler.Repeat(a), y = sampler.Repeat(b), z = sampler.Repeat(c);  // In this order.
+        check(x, y, z);
+      }
     }
   }
   return laws;
