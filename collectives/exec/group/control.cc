@@ -40,20 +40,27 @@ constexpr int64_t kBlockBytes = RoundUp(sizeof(RankBlock), kPageBytes);
 // The number of cells of one flag from one rank to all others, rounded up to whole cache lines.
 constexpr int64_t CellsPerRank(int ranks) { return (ranks + 7) / 8 * 8; }
 
-// Whether all processes of a group have ended. Without a process, the group is forming, unless the file is old.
+// Whether all processes of a group have ended. Without a process, the group is forming, unless the file is old. The
+// processes of another host, or of a container with another host name, cannot be seen: they count as running unless the
+// file is old.
 bool HasEnded(const ControlFile& control, bool is_old) {
+  const std::string host = HostName();
   bool has_process = is_old;
   for (int rank = 0; rank < control.ranks(); ++rank) {
     const int64_t pid = control.rank(rank).pid;
     if (pid <= 0) continue;
+    if (control.rank(rank).host != host) {
+      if (!is_old) return false;
+      continue;
+    }
     if (kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH) return false;
     has_process = true;
   }
   return has_process;
 }
 
-// Removes control files whose processes have all ended, except the newest kMaxKeptFiles that are at most a day old. Also
-// removes the folders in which groups form (MeetingFolder) that are older than a day and unused.
+// Removes control files whose processes have all ended, except the newest kMaxKeptFiles that are at most a day old.
+// Also removes the folders in which groups form (MeetingFolder) that are older than a day and unused.
 void RemoveOldControlFiles(const std::string& folder) {
   constexpr int64_t kKeptSeconds = 24 * 3600;
   std::vector<std::pair<int64_t, std::string>> kept;  // The age of each file in nanoseconds, and its path.

@@ -144,13 +144,16 @@ TEST(ControlFile, FewFilesOfEndedGroupsAreKept) {
   const pid_t ended = fork();
   if (ended == 0) _exit(0);
   ASSERT_EQ(waitpid(ended, nullptr, 0), ended);
-  const auto make = [&](const std::string& name, pid_t pid) {
+  const auto make = [&](const std::string& name, pid_t pid, bool is_elsewhere = false) {
     const auto control = ControlFile::Create(absl::StrCat(folder.path(), "/", name), 2);
     ASSERT_TRUE(control.ok()) << control.status();
+    (*control)->rank(1).SetProcess();
     (*control)->rank(1).pid = pid;
+    if (is_elsewhere) (*control)->rank(1).host[0] ^= 1;
   };
   make("runs", getpid());
   make("forms", 0);
+  make("elsewhere", ended, true);
   for (int i = 0; i < 20; ++i) make(absl::StrCat("ended-", i), ended);
   const std::unique_ptr<Bootstrap> bootstrap = MapBootstrap({});
   Rendezvous rendezvous({0, 1, 0, 1000, "ranks"}, bootstrap.get(), &RealClock());
@@ -158,8 +161,8 @@ TEST(ControlFile, FewFilesOfEndedGroupsAreKept) {
   unsetenv("XLAD_COMM_DIR");
   ASSERT_TRUE(control.ok()) << control.status();
   const std::vector<std::string> names = *RealFileSystem().List(folder.path());
-  EXPECT_EQ(names.size(), 16u + 3u);
-  for (const char* name : {"runs", "forms"}) EXPECT_TRUE(std::count(names.begin(), names.end(), name)) << name;
+  EXPECT_EQ(names.size(), 16u + 4u);
+  for (const char* name : {"runs", "forms", "elsewhere"}) EXPECT_TRUE(std::count(names.begin(), names.end(), name)) << name;
 }
 
 }  // namespace
