@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "base/status.h"
 
@@ -40,7 +41,11 @@ class Communicator {
     return 0;
   }
   // Waits until a started collective has finished, and returns its status. Must be called once per Start.
-  virtual absl::Status Wait(int64_t number) { return absl::OkStatus(); }
+  // InvalidArgument if no Start has returned `number`.
+  virtual absl::Status Wait(int64_t number) {
+    if (number == 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("found collective ", number, ", expected 0, which Start returned"));
+  }
 };
 
 }  // namespace xlad::collectives
