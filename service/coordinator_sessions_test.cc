@@ -98,6 +98,15 @@ TEST_F(SessionsTest, NeedsAWorkerThatServes) {
   EXPECT_THAT(Why(id), HasSubstr("older version"));
 }
 
+TEST_F(SessionsTest, NeedsAWorkerThatServesEvenIfItFinishesBeforeItIsReady) {
+  Register(1, "a");
+  const std::string id = Open("key", 2);
+  WorkerMessage message;
+  Name(id, message.mutable_finished());
+  Handle(1, message);
+  EXPECT_THAT(Why(id), HasSubstr("older version"));
+}
+
 TEST_F(SessionsTest, ExpiresOnlyWhenNotHeld) {
   const std::string id = Running();
   ASSERT_TRUE(Hold(id).ok());
