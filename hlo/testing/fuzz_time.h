@@ -1,4 +1,5 @@
-// A time limit for inputs of fuzz targets: one second of the thread's CPU time, independent of the load of the machine.
+// A time limit for inputs of fuzz targets and for tests: seconds of the thread's CPU time, independent of the load of
+// the machine.
 #pragma once
 
 #include <time.h>
@@ -7,12 +8,12 @@
 
 namespace xlad::hlo {
 
-// Aborts the process in its destructor if more than a second has passed. Inputs that block or never end are found by
+// Aborts the process in its destructor if more than the limit has passed. Inputs that block or never end are found by
 // libFuzzer's -timeout.
 class FuzzTime {
  public:
-  FuzzTime() : start_(Seconds()) {}
-  ~FuzzTime() { XLAD_CHECK(Seconds() - start_ < 1) << "an input took " << Seconds() - start_ << " s of CPU time"; }
+  explicit FuzzTime(double limit_s = 1) : limit_s_(limit_s), start_(Seconds()) {}
+  ~FuzzTime() { XLAD_CHECK(Seconds() - start_ < limit_s_) << "an input took " << Seconds() - start_ << " s of CPU time"; }
   FuzzTime(const FuzzTime&) = delete;
   FuzzTime& operator=(const FuzzTime&) = delete;
 
@@ -23,7 +24,7 @@ class FuzzTime {
     return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
   }
 
-  const double start_;
+  const double limit_s_, start_;
 };
 
 }  // namespace xlad::hlo

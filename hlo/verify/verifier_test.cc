@@ -229,15 +229,15 @@ TEST(VerifierTest, GroupsAreNotExpanded) {
   const std::vector<std::pair<std::string, std::string>> programs = {
       {"16777216", "[16777216,1]<=[4096,4096]T(1,0)"},
       {"16777216", "[1,16777216]<=[16777216]"},
-      {"16777216", "mesh['a'=4096,'b'=4096] {}"},
-      {"16777216", "mesh['a'=4096,'b'=4096] {'b', 'a':(2)4}"},
+      {"1048576", "mesh['a'=1024,'b'=1024] {}"},
+      {"1048576", "mesh['a'=1024,'b'=1024] {'b', 'a':(2)4}"},
   };
   const FuzzTime limit;
   for (const auto& [devices, groups] : programs) {
     std::string text = "HloModule m, num_partitions=" + devices +
                        "\nadd { a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = f32[] add(a, b) }\n"
                        "ENTRY main {\n  x = f32[2] parameter(0)\n";
-    for (int i = 0; i < 40; ++i) {
+    for (int i = 0; i < 400; ++i) {
       text += "  y" + std::to_string(i) + " = f32[2] all-reduce(x), channel_id=1, use_global_device_ids=true, " +
               "to_apply=add, replica_groups=" + groups + "\n";
     }

@@ -75,7 +75,6 @@ TEST(Proto, HasTheFieldsThatOtherReadersRequire) {
   EXPECT_TRUE(shape.no_layout());
 }
 
-// XLA may list the instructions of a scheduled computation in any order with operands before users.
 // Numbers of an accuracy that XLA's integer field cannot hold are only in the text.
 TEST(Proto, AccuraciesOutsideOfTheFieldAreKeptAsText) {
   for (const absl::string_view ulps : {"7", "1e300", "-1e300", "nan", "inf", "9223372036854775808"}) {
@@ -89,6 +88,7 @@ TEST(Proto, AccuraciesOutsideOfTheFieldAreKeptAsText) {
   }
 }
 
+// XLA may list the instructions of a scheduled computation in any order with operands before users.
 TEST(Proto, AScheduleDeterminesTheOrder) {
   hlo_proto::Module message = ToMessage(
       "HloModule m, is_scheduled=true\nENTRY e { a = f32[] parameter(0) b = f32[] negate(a) c = f32[] abs(a) "
