@@ -15,8 +15,9 @@ from xlad import interrupts
 from xlad.arguments import Binder, Call, apply
 from xlad.job import Axes, axes_text
 from xlad.lowered import Lowered
-from xlad.remote_array import Operate, RemoteArray, Tree, tell_jax
+from xlad.remote_array import Operate, RemoteArray, tell_jax
 from xlad.session import Loaded, Session
+from xlad.trees import Tree
 
 if TYPE_CHECKING:
     from xlad.shardings import Arguments

@@ -8,8 +8,7 @@ from typing import Any
 from xlad import commands
 from xlad.job import Axes, axes_text
 from xlad.session import Loaded
-
-Tree = Any
+from xlad.trees import Tree
 
 
 class Lowered:

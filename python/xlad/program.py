@@ -26,13 +26,13 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from xlad.shardings import Placement, Specs
+from xlad.trees import Tree
 
 try:
     from jax._src import source_info_util  # Not public. Without it, source lines may be those of libraries.
 except ImportError:
     source_info_util = None  # type: ignore[assignment]
 
-Tree = Any
 
 
 class KeyLeaf(NamedTuple):

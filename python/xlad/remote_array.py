@@ -14,11 +14,11 @@ import numpy as np
 from xlad import element_types
 from xlad.errors import Error
 from xlad.session import Session
+from xlad.trees import Tree
 
 if TYPE_CHECKING:
     from jax.sharding import NamedSharding
 
-Tree = Any
 # Calls a function of arrays on the cluster. The key identifies the function: equal keys mean equal functions.
 Operate = Callable[[Any, Callable[..., Any], list[Any]], Any]
 

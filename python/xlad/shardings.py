@@ -14,8 +14,7 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from xlad.job import Axes, parse_axes
-
-Tree = Any
+from xlad.trees import Tree
 
 
 class Placement(NamedTuple):
