@@ -86,7 +86,7 @@ class Driver:
     """The functions of the CUDA driver with which kernels are launched and timed."""
 
     def __init__(self):
-        self.library = ctypes.CDLL(os.environ.get("XLAD_CUDA_DRIVER", "libcuda.so.1"))
+        self.library = ctypes.CDLL(os.environ.get("XLAD_CUDA_DRIVER") or "libcuda.so.1")
         self.context, self.stream, device = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int()
         self.call("cuInit", 0)
         self.call("cuDeviceGet", ctypes.byref(device), 0)
@@ -206,7 +206,7 @@ def main():
     if not gpu["available"]:
         print(f"no GPU here: {gpu['reason']}")
         return 2
-    if "XLAD_CUDA_DRIVER" in os.environ:
+    if os.environ.get("XLAD_CUDA_DRIVER"):
         print(f"XLAD_CUDA_DRIVER is {os.environ['XLAD_CUDA_DRIVER']}: times are not those of NVIDIA's driver")
     print(f"libraries: {gpu['libraries']}")
     rows = measure_jobs(flags)

@@ -31,7 +31,7 @@ struct DriverFunctions {
 const DriverFunctions& Driver() {
   static const DriverFunctions functions = [] {
     const char* const name = std::getenv("XLAD_CUDA_DRIVER");
-    void* const library = dlopen(name != nullptr ? name : "libcuda.so.1", RTLD_NOW);
+    void* const library = dlopen(name != nullptr && *name != '\0' ? name : "libcuda.so.1", RTLD_NOW);
     DriverFunctions found;
     if (library == nullptr) std::abort();
     found.to_host = reinterpret_cast<decltype(found.to_host)>(dlsym(library, "cuMemcpyDtoHAsync_v2"));
