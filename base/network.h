@@ -95,7 +95,7 @@ std::string HostName();
 // Whether the host is "localhost" or a loopback address: 127.0.0.0/8 or ::1. Other names are not loopback
 // ("127.example.com" is a name), and names are not resolved.
 bool IsLoopback(absl::string_view host);
-// Whether `address` is HOST:PORT and the host is not loopback. Connections to such an address leave the machine.
+// Whether `address` is HOST:PORT and the host is not loopback. Connections to such an address may leave the machine.
 bool IsOffLoopback(absl::string_view address);
 
 }  // namespace xlad

@@ -35,10 +35,10 @@ constexpr char kFooter[] =
     "  xlad explain examples/spiral_mlp --mesh dp=8\n"
     "  xlad up --workers 4 --devices 2\n"
     "  xlad submit examples/spiral_mlp --coordinator 127.0.0.1:7411 --mesh dp=8 --wait\n"
-    "Each flag of a command can also be set by an environment variable or in the file that --config names; xlad config\n"
-    "lists the variables and keys.\n"
-    "Exit codes: 0 done, 1 bad input or failed job, 2 wrong usage, 3 coordinator not reachable, or port or folder in use,\n"
-    "75 drained worker whose work continues on others, 130 interrupted.";
+    "Each flag of a command can also be set by an environment variable or in the file that --config names;\n"
+    "xlad config lists the variables and keys.\n"
+    "Exit codes: 0 done, 1 bad input or failed job, 2 wrong usage, 3 coordinator not reachable, or port or folder\n"
+    "in use, 75 drained worker whose work continues on others, 130 interrupted.";
 
 std::vector<std::string> FlagsOf(const CLI::App& app) {
   std::vector<std::string> flags;

@@ -101,8 +101,8 @@ void AddToken(CLI::App& parent, Action* action) {
   app->add_option("--role", options->role, "reader, submitter, worker or operator (docs/reference/security.md)")
       ->check(OneOf({"reader", "submitter", "worker", "operator"}));
   app->add_option("--user", options->user,
-                  "owner of the jobs that are submitted with the token; default: the user who runs this command, or \"worker\" "
-                  "for --role worker")
+                  "owner of the jobs that are submitted with the token; default: the user who runs this command, or "
+                  "\"worker\" for --role worker")
       ->check(CLI::Validator(CheckUser, ""));
   app->add_option("--days", options->days, "how long the token is valid")
       ->capture_default_str()

@@ -49,7 +49,7 @@ class Event {
  public:
   virtual ~Event() = default;
   virtual bool IsDone() const = 0;
-  // Blocks the calling thread until the work before the event has finished. Returns an error if that work has failed.
+  // Blocks the calling thread until the work before the event has finished. Returns the first error of that work.
   virtual absl::Status Wait() const = 0;
 };
 

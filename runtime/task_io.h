@@ -41,8 +41,8 @@ class TaskListener {
   virtual ~TaskListener() = default;
   virtual void OnReady() = 0;  // All devices of this worker are connected and have their state.
   virtual void OnStep(const StepMetrics& metrics) = 0;  // Called after each step, on the worker that has device 0.
-  // Called for each device of this worker after each step for which IsTraced is true. One of the calls also has the
-  // program.
+  // Called for each device of this worker after each step for which IsTraced is true, by one thread at a time. The
+  // first call also has the program.
   virtual void OnTrace(TaskTrace trace) {}
   // This worker's part of the checkpoint of the state before `step` has been stored.
   virtual void OnShardWritten(int64_t step, const CheckpointShard& shard) {}

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # What every change must pass: the release build with all tests, the threaded folders under ThreadSanitizer, the parsers
-# under AddressSanitizer and UBSan, a short fuzzing run, and clang-tidy on changed files. With --all, the test
-# programs of every folder run under the three sanitizers, and the tests of the release build try all their cases. Prints
-# the time of each part at the end.
+# under AddressSanitizer and UBSan, a short fuzzing run, and clang-tidy on changed files. With --all, the test programs
+# of every folder run under the three sanitizers, and the tests of the release build try all their cases. Prints the
+# time of each part at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh --python

@@ -217,7 +217,8 @@ TEST(Reduce, SmallKernelsHaveTheBitsOfTheOthers) {
       const int64_t width = tensor::ByteWidth(static_cast<ElementType>(type));
       std::vector<std::vector<uint8_t>> bytes(5, std::vector<uint8_t>(kSmallBytes));
       for (auto& source : bytes) {
-        // A number whose bytes are all below 0x70 is not a NaN. The sign of a sum of two NaNs is that of either operand.
+        // A number whose bytes are all below 0x70 is not a NaN. The sign of a sum of two NaNs is that of either
+        // operand.
         for (uint8_t& byte : source) byte = static_cast<uint8_t>(random->Below(0x70));
       }
       for (int64_t offset = 0; offset < kSmallBytes; offset += width) {

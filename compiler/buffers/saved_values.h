@@ -1,9 +1,8 @@
 // Decides which values a program keeps in memory, if it may compute the others again.
 //
 // Cuts are positions in a list of operations. There is usually one: the end of the forward pass, where the most memory
-// is used.
-// A value that is used before and after a cut is either *saved*, which takes memory at the cut, or *dropped*. A dropped
-// value is computed again before its next use, from values that are saved or also computed again.
+// is used. A value that is used before and after a cut is either *saved*, which takes memory at the cut, or *dropped*.
+// A dropped value is computed again before its next use, from values that are saved or also computed again.
 //
 // There are two criteria for values that can be computed again. An operation's results are saved if computing them
 // again takes more than `max_ns_per_byte` nanoseconds per byte of memory that dropping them frees. The other values are

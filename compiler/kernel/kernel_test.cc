@@ -150,7 +150,7 @@ TEST(Kernel, RandomSchedulesHaveTheResultsOfTheEvaluator) {
       unrolled += !scheduled->schedule.unroll.empty();
     }
   }
-  // The random schedules must include some with the primitives at, stage and bind.
+  // The random schedules must include some with each of the six primitives.
   EXPECT_GT(shared, count / 4);
   EXPECT_GT(staged, count / 50);
   EXPECT_GT(bound, 0);

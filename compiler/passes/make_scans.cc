@@ -13,6 +13,7 @@
 #include "compiler/passes/replace_instructions.h"
 #include "hlo/analysis/constants.h"
 #include "hlo/build/builder.h"
+#include "tensor/small_float.h"
 
 namespace xlad::compiler {
 namespace {
@@ -76,7 +77,7 @@ Computation* ScanBody(Module& module, const Shape& slice, Opcode opcode) {
 
 // The type in which a reduction accumulates: f32 for narrower floats.
 ElementType AccumulatorType(ElementType type) {
-  return tensor::IsFloating(type) && tensor::BitWidth(type) < 32 ? ElementType::kF32 : type;
+  return tensor::IsSmallFloat(type) ? ElementType::kF32 : type;
 }
 
 Instruction* MakeScan(Instruction* window, const Cumulative& found) {

@@ -1,7 +1,5 @@
 #include "sharding/import/manual_borders.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "hlo/attribute_keys.h"
 #include "hlo/verify/verifier.h"

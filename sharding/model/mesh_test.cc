@@ -97,7 +97,6 @@ TEST(Mesh, GroupsCoverEveryDeviceOnceInOrderOfPosition) {
               ElementsAre(ElementsAre(0, 2), ElementsAre(1, 3)));
 }
 
-// The replica groups expand to the groups of the mesh. They have the iota form unless the cuts of an axis do not nest.
 TEST(Axes, ATensorIsSplitAlongAnAxisOrAPartOfIt) {
   TensorSharding sharding = TensorSharding::Replicated(2);
   sharding.dims[1].axes = {{0, 1, 2}};  // "x":(1)2
@@ -107,6 +106,7 @@ TEST(Axes, ATensorIsSplitAlongAnAxisOrAPartOfIt) {
   EXPECT_FALSE(SplitsDims(sharding, {1, 1, 4}));
 }
 
+// The replica groups expand to the groups of the mesh. They have the iota form unless the cuts of an axis do not nest.
 TEST(Axes, ReplicaGroupsEqualTheMeshsGroups) {
   const Mesh mesh("mesh", {{"a", 2}, {"b", 6}, {"c", 4}});
   const AxisList lists[] = {{},

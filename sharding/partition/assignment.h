@@ -33,8 +33,8 @@ bool SplitsFactors(const Assignment& assignment, const AxisRef& axis);
 AxisList ReducedAxes(const OpRule& rule, const Assignment& assignment);
 
 // Candidate assignments without duplicates. In the first ones, the factors take the axes of all tensors, and each
-// tensor has precedence once. In the next ones, they take the axes of one tensor only. One candidate splits nothing; it is
-// the last one unless a tensor is replicated.
+// tensor has precedence once. In the next ones, they take the axes of one tensor only. One candidate splits nothing;
+// it is the last one unless a tensor is replicated.
 // Factors with allowed[f] == false stay unsplit; some candidates move their axes to other factors. Every candidate is
 // legal: no axis is used twice. If several factors of a size above 1 share a dimension, their splits are even, and a
 // minor factor is split only if all major factors are split completely. If `thorough`, there are additional candidates,

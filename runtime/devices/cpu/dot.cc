@@ -329,7 +329,6 @@ absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareDot(const DotOp& op) {
   std::vector<Plan> plans;
   if (direct) plans = {{false, false, false}, {false, true, false}, {true, false, false}, {true, true, false}};
   plans.push_back({true, true, true});
-  XLAD_RETURN_IF_ERROR(ReadDotShape(op).status());
   std::unique_ptr<DnnlDot> slow;
   absl::Status why;  // Why the last plan cannot be used.
   for (const Plan& plan : plans) {

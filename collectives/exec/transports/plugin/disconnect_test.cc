@@ -44,7 +44,7 @@ struct End {
   }
 };
 
-// Makes progress on one or two ends for 100 ms, which is enough for messages on this machine.
+// Makes progress on the ends for 100 ms, which is enough for messages on this machine.
 void Move(const std::vector<End*>& ends) {
   const int64_t end_ns = RealClock().NowNs() + 100 * kNsPerMs;
   while (RealClock().NowNs() < end_ns) {
