@@ -257,6 +257,18 @@ TEST_F(TokensTest, ADamagedFileIsReportedToCallersAsAnUnknownToken) {
             store.Find(unknown).status().ToString());
 }
 
+TEST_F(TokensTest, AFileThatCannotBeReadForAMomentRevokesNoToken) {
+  TokenStore store(folder_, &clock_);
+  const std::string token = *store.Issue(Role::kReader, "a", 60, random_.get());
+  const std::string path = JoinPath(folder_, TokenId(token) + ".token"), elsewhere = path + "-elsewhere";
+  std::filesystem::rename(path, elsewhere);
+  std::filesystem::create_directory(path);  // Reading it fails, but not with NotFound.
+  EXPECT_TRUE(absl::IsUnavailable(store.Find(token).status())) << store.Find(token).status();
+  std::filesystem::remove(path);
+  std::filesystem::rename(elsewhere, path);
+  EXPECT_TRUE(store.Find(token).ok()) << "the failure is not remembered";
+}
+
 TEST(JoinFiles, RoundTripAndErrorsNameTheMissingPart) {
   const JoinFile join = {"10.0.0.1:7411", "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n",
                          absl::StrCat("xlad_0123456789ab_", std::string(64, 'f'))};

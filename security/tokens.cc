@@ -82,7 +82,10 @@ absl::StatusOr<std::string> TokenStore::Issue(Role role, const std::string& user
 
 absl::StatusOr<TokenRecord> TokenStore::Load(const std::string& id) const {
   const absl::StatusOr<std::string> text = RealFileSystem().Read(PathOf(id));
-  if (!text.ok()) return absl::NotFoundError(absl::StrCat("found token ", id, ", which does not exist or was revoked"));
+  if (absl::IsNotFound(text.status())) {
+    return absl::NotFoundError(absl::StrCat("found token ", id, ", which does not exist or was revoked"));
+  }
+  XLAD_RETURN_IF_ERROR(text.status());
   std::map<absl::string_view, absl::string_view> fields;
   bool is_whole = true;
   for (const absl::string_view line : absl::StrSplit(*text, '\n', absl::SkipEmpty())) {
@@ -112,9 +115,14 @@ absl::StatusOr<Caller> TokenStore::Find(const std::string& token) {
     const int64_t now_ns = clock_->NowNs();
     auto found = cache_.find(parts.id);
     if (found == cache_.end() || now_ns - found->second.read_ns >= kCacheNs) {
-      found = cache_.insert_or_assign(parts.id, Cached{Load(parts.id), now_ns}).first;
-      const absl::Status& loaded = found->second.record.status();
-      if (absl::IsDataLoss(loaded)) LogWarn("a token is refused", {{"error", std::string(loaded.message())}});
+      absl::StatusOr<TokenRecord> loaded = Load(parts.id);
+      const absl::Status& status = loaded.status();
+      const bool is_known = loaded.ok() || absl::IsNotFound(status) || absl::IsDataLoss(status);
+      if (!status.ok() && !absl::IsNotFound(status)) {
+        LogWarn("a token is refused", {{"error", std::string(status.message())}});
+      }
+      if (!is_known) return absl::UnavailableError("the coordinator cannot read its tokens now; try again");
+      found = cache_.insert_or_assign(parts.id, Cached{std::move(loaded), now_ns}).first;
     }
     record = found->second.record;
   }

@@ -41,8 +41,8 @@ class TokenStore {
   // kOwner, for a malformed user name, and if `valid_s` is not positive.
   absl::StatusOr<std::string> Issue(Role role, const std::string& user, int64_t valid_s, Random* random);
   // Returns the caller who has the token. Unauthenticated, with the reason, if the token is malformed, unknown, revoked
-  // or expired. If its file is damaged, it is reported as unknown. A token is refused at most one second after it was
-  // revoked.
+  // or expired. If its file is damaged, it is reported as unknown. Unavailable if its file cannot be read now. A token
+  // is refused at most one second after it was revoked.
   absl::StatusOr<Caller> Find(const std::string& token);
   // All tokens, including expired ones. An error if the folder cannot be read.
   absl::StatusOr<TokenList> List() const;
