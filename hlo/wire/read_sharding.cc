@@ -59,6 +59,10 @@ absl::Status ReadNamed(const pb::NamedSharding& in, OpSharding* sharding) {
   XLAD_RETURN_IF_ERROR(ReadAxes(in.replicated_axes(), named.mesh, &named.replicated));
   XLAD_RETURN_IF_ERROR(ReadAxes(in.unreduced_axes(), named.mesh, &named.unreduced));
   XLAD_RETURN_IF_ERROR(ReadAxes(in.manual_axes(), named.mesh, &named.manual));
+  if (in.reduction_op() < 0 || in.reduction_op() > 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found reduction_op ", in.reduction_op(), " of a sharding, expected 0 (sum), 1 (max) or 2 (min)"));
+  }
   if (in.reduction_op() != 0) named.unreduced_op = in.reduction_op() == 1 ? "max" : "min";
   for (pb::Metadata metadata : in.metadata()) ReadMetadata(&metadata, &named.metadata.emplace_back());
   const std::string text = absl::StrCat("{", in.text().empty() ? PrintNamedSharding(named) : in.text(), "}");
@@ -92,6 +96,10 @@ absl::Status FillSingle(const pb::OpSharding& in, OpSharding* sharding) {
     sharding->last_tile_dims.push_back(kind);
   }
   if (in.is_shard_group()) {
+    if (in.shard_group_type() < 0 || in.shard_group_type() > 1) {
+      return absl::InvalidArgumentError(absl::StrCat("found shard_group_type ", static_cast<int>(in.shard_group_type()),
+                                                     ", expected 0 (as) or 1 (like)"));
+    }
     sharding->group = in.shard_group_type() == 1 ? OpSharding::Group::kLike : OpSharding::Group::kAs;
     sharding->group_id = in.shard_group_id();
   }
