@@ -99,6 +99,7 @@ absl::StatusOr<Planned> Plan(std::unique_ptr<Module> module, const CompileReques
   if (!request.target().chip().empty()) pipeline.without = {"fuse-attention"};
   if (policy.op_by_op()) pipeline.without = {"combine-collectives", "fuse-attention", "fuse", "fuse-rows"};
   XLAD_RETURN_IF_ERROR(RunPipeline(*result.module, planned.context, pipeline, &result.times));
+  planned.context.attention_costs = nullptr;  // `costs` ends with this function.
   planned.has_attention = !costs.empty();
   if (options.attention_costs != nullptr) {
     options.attention_costs->insert(options.attention_costs->end(), costs.begin(), costs.end());

@@ -50,7 +50,8 @@ absl::StatusOr<std::vector<std::string>> BlobCollector::BlobsOf(const std::strin
   const auto known = blobs_of_.find(uri);
   if (known != blobs_of_.end()) return known->second;
   XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> blobs, BlobsNamedBy(blobs_, uri));
-  // Only a result with blobs is cached: an index never changes, but a blob that is missing now may be uploaded later.
+  // Only the result for an index that names other blobs is cached: an index never changes, but a blob that is missing
+  // now may be uploaded later.
   if (blobs.size() > 1) blobs_of_[uri] = blobs;
   return blobs;
 }

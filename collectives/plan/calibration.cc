@@ -97,7 +97,8 @@ Vector Fit(const std::vector<Vector>& rows, const Vector& base) {
     if ((subset & ~used) != 0 || !Solve(matrix, right, subset, &times)) continue;
     if (*std::min_element(times.begin(), times.end()) < 0) continue;
     double error = 0;
-    // The residual is orthogonal to the terms, so the error is this difference.
+    // The residual is orthogonal to the terms of the subset, so the sum of its squares is the number of rows minus the
+    // dot product of `times` and `right`.
     for (int t = 0; t < kTerms; ++t) error -= times[t] * right[t];
     if (error >= least) continue;
     least = error;

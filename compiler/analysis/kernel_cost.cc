@@ -107,7 +107,8 @@ double BytesMoved(const Instruction& root) {
   if (inner->opcode() == Opcode::kDynamicUpdateSlice) {
     return 2 * static_cast<double>(inner->operand(1)->shape().array().bytes());
   }
-  const bool reads_all = root.opcode() == Opcode::kDot || root.opcode() == Opcode::kConvolution;
+  const bool reads_all = root.opcode() == Opcode::kDot || root.opcode() == Opcode::kRaggedDot ||
+                         root.opcode() == Opcode::kConvolution;
   return BytesOf(root, reads_all ? std::numeric_limits<double>::infinity() : ElementsRead(root));
 }
 

@@ -49,9 +49,10 @@ struct EvaluateLimits {
 // inputs[d][p] is parameter p of device d. Result d is the root of the entry computation on device d. Thread-safe.
 //
 // Errors: InvalidArgument if the inputs do not have the parameters' shapes, if a module fails verification or has a
-// shape of unknown size, or if an instruction's values or groups do not fit the devices; Unimplemented for opcodes,
-// types and forms that the evaluator does not support; ResourceExhausted if a limit is exceeded; FailedPrecondition if
-// a reducer or comparator communicates, or if collectives deadlock: "devices 0-2 wait at all-reduce.7, 3 has returned".
+// shape of unknown size, or if the shapes, operands, replica groups or source-target pairs of a collective, send or
+// recv do not match the devices that take part; Unimplemented for opcodes, types and forms that the evaluator does not
+// support; ResourceExhausted if a limit is exceeded; FailedPrecondition if a reducer or comparator communicates, or if
+// collectives deadlock: "devices 0-2 wait at all-reduce.7, 3 has returned".
 absl::StatusOr<std::vector<Literal>> Evaluate(const std::vector<const Module*>& modules,
                                               const std::vector<std::vector<Literal>>& inputs,
                                               const EvaluateLimits& limits = {});

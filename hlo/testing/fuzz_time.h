@@ -13,7 +13,9 @@ namespace xlad::hlo {
 class FuzzTime {
  public:
   explicit FuzzTime(double limit_s = 1) : limit_s_(limit_s), start_(Seconds()) {}
-  ~FuzzTime() { XLAD_CHECK(Seconds() - start_ < limit_s_) << "an input took " << Seconds() - start_ << " s of CPU time"; }
+  ~FuzzTime() {
+    XLAD_CHECK(Seconds() - start_ < limit_s_) << "an input took " << Seconds() - start_ << " s of CPU time";
+  }
   FuzzTime(const FuzzTime&) = delete;
   FuzzTime& operator=(const FuzzTime&) = delete;
 

@@ -26,8 +26,8 @@ class Jobs {
   // Jobs that have not ended, oldest first. Valid until the next Apply.
   std::vector<Job*> Open() const;
   // Returns, oldest first, at most `limit` jobs that were submitted after the job `after`, which may have been removed
-  // since this process read the log; the first jobs if `after` is empty or unknown. Only jobs for which `is_listed` returns true are included; all jobs
-  // if `is_listed` is null.
+  // since this process read the log; the first jobs if `after` is empty or unknown. Only jobs for which `is_listed`
+  // returns true are included; all jobs if `is_listed` is null.
   std::vector<const Job*> Page(const JobId& after, int64_t limit,
                                const std::function<bool(const Job&)>& is_listed = nullptr) const;
   // Whether a job that has not ended was submitted to continue from this checkpoint.

@@ -59,8 +59,8 @@ class Mesh {
   // The position of `device` along `axes` taken together, major to minor: 0 .. ShardCount(axes) - 1.
   int64_t Position(int64_t device, const AxisList& axes) const;
   // Groups of devices that differ from each other only along `axes`. A group is ordered by Position; the groups are
-  // ordered by their first device. Every device is in one group. The result has an entry for each device.
-  // ReplicaGroupsOver (axes.h) describes the groups in a short form, for programs.
+  // ordered by their first device. Every device is in one group. The groups together have as many
+  // elements as the mesh has devices; ReplicaGroupsOver (axes.h) describes them in a short form, for programs.
   std::vector<std::vector<int64_t>> Groups(const AxisList& axes) const;
 
   std::string ToString() const;  // "dp=4,tp=2", or "single" if there are no axes.

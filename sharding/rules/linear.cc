@@ -20,7 +20,8 @@ bool IsFiniteConstant(const Instruction& x) {
   return value && std::isfinite(*value);
 }
 
-// Whether the conversion keeps every value exactly.
+// Whether the conversion is from a floating type to f32 or f64 and keeps every value exactly, or does not change the
+// type. Conversions from integers do not count: sums of integers wrap.
 bool Widens(const Instruction& convert) {
   const tensor::ElementType from = convert.operand(0)->shape().type(), to = convert.shape().type();
   if (from == to) return true;

@@ -162,7 +162,9 @@ TEST(ControlFile, FewFilesOfEndedGroupsAreKept) {
   ASSERT_TRUE(control.ok()) << control.status();
   const std::vector<std::string> names = *RealFileSystem().List(folder.path());
   EXPECT_EQ(names.size(), 16u + 4u);
-  for (const char* name : {"runs", "forms", "elsewhere"}) EXPECT_TRUE(std::count(names.begin(), names.end(), name)) << name;
+  for (const char* name : {"runs", "forms", "elsewhere"}) {
+    EXPECT_TRUE(std::count(names.begin(), names.end(), name)) << name;
+  }
 }
 
 }  // namespace

@@ -99,8 +99,8 @@ class ScheduleBuilder {
   void RecvEmpty(int peer) { Push(OpKind::kRecv, peer, {}, OutputRegion({})); }
   void Signal(int peer, int flag);
   void Wait(int peer, int flag);
-  // Orders two channels of this rank: operations appended to channel `to` after this step follow the operations
-  // appended to channel `from` before this step.
+  // Orders two channels of this rank: the operations on channel `to` after the current step (At) follow the operations
+  // on channel `from` before it.
   void Order(int from, int to, int flag);
 
   // Reserves scratch memory for `count` elements.

@@ -33,8 +33,8 @@ struct xlad_transport_engine {
 
 namespace {
 
-// How long, in addition to `flush_ms`, the requests of an endpoint may take to end, and how long it may take to close,
-// in milliseconds.
+// The requests of an endpoint may take `flush_ms` plus this many milliseconds to end. After that, the endpoint may take
+// as long again to close.
 constexpr int64_t kEndMs = 1000;
 
 int Fail(const char* what, ucs_status_t status, xlad_transport_error* error) {
