@@ -249,6 +249,13 @@ TEST(Proto, ErrorsNameComputationAndInstruction) {
        "found input_output_alias with parameter 2, expected 0 to 1"},
       {"sharding", [](hlo_proto::Module& m) { At(m, 0, 0).mutable_sharding()->set_type(8); },
        "computation %f: instruction %x: found sharding type 8, expected 0 to 6"},
+      {"group", [](hlo_proto::Module& m) {
+         At(m, 0, 0).mutable_sharding()->set_is_shard_group(true);
+         At(m, 0, 0).mutable_sharding()->set_shard_group_type(2);
+       }, "computation %f: instruction %x: found shard_group_type 2, expected 0 (as) or 1 (like)"},
+      {"reduction", [](hlo_proto::Module& m) {
+         At(m, 0, 0).mutable_sharding()->mutable_named_sharding()->set_reduction_op(3);
+       }, "computation %f: instruction %x: found reduction_op 3 of a sharding, expected 0 (sum), 1 (max) or 2 (min)"},
       {"huge", [](hlo_proto::Module& m) {
          At(m, 0, 0).mutable_shape()->add_dimensions(int64_t{1} << 40);
          At(m, 0, 0).mutable_shape()->add_dimensions(int64_t{1} << 40);
