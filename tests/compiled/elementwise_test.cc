@@ -248,9 +248,11 @@ TEST(Elementwise, ComplexNearLimits) {
                           "})\n");
     };
     Batch batch;
-    const auto add = [&](const std::string& values, const std::string& call, int64_t size) {
+    const auto add = [&](const std::string& values, const std::string& call, int64_t size, bool signed_zero = false) {
+      hlo::Tolerance tolerance = Close(is_double ? 1e-12 : 2e-5);
+      tolerance.signed_zero = signed_zero;
       batch.Add(absl::StrCat("HloModule m\nENTRY e {\n", values, "  ROOT r = ", type, "[", size, "] ", call, "\n}\n"),
-                Close(is_double ? 1e-12 : 2e-5));
+                tolerance);
     };
     const std::vector<std::string> limits = {large, "-" + large, small, "-" + small, normal, "1"};
     const std::vector<std::string> powers = {power, "-" + power, "1.5", "-2"};
@@ -260,7 +262,22 @@ TEST(Elementwise, ComplexNearLimits) {
     for (const char* opcode : {"tan", "tanh", "logistic"}) {
       add(constant("x", powers), absl::StrCat(opcode, "(x)"), 16);
     }
-    add(constant("x", {is_double ? "710" : "89", "1.5", "-2"}), "exponential(x)", 9);
+    // The exponential overflows, but its product with a part of (cos(im), sin(im)) may not.
+    const std::string far = is_double ? "709.9" : "89.5", farther = is_double ? "1450" : "190";
+    for (const char* opcode : {"exponential", "exponential-minus-one"}) {
+      add(constant("x", {power, "-" + power, far, "1.5", "-0"}), absl::StrCat(opcode, "(x)"), 25, true);
+      add(constant("x", {farther, "-" + small}), absl::StrCat(opcode, "(x)"), 4, true);
+    }
+    const std::string angle = is_double ? "711" : "90";
+    for (const char* opcode : {"sine", "cosine"}) {
+      add(constant("x", {angle, "-" + angle, "1e-3", "-1e-3", "0", "-0"}), absl::StrCat(opcode, "(x)"), 36, true);
+      add(constant("x", {farther, "-" + small}), absl::StrCat(opcode, "(x)"), 4, true);
+    }
+    for (const std::string& size : {large, normal, std::string(is_double ? "1e200" : "1e20"), small}) {
+      add(constant("y", {size, "1"}) + constant("x", {"-" + size, "2"}), "atan2(y, x)", 4);
+      add(constant("y", {size, "-" + size}) + constant("x", {"-" + size, "0"}), "atan2(y, x)", 4);
+    }
+    add(constant("x", {large, "-" + small}) + constant("y", {"0.5", "-0.25"}), "power(x, y)", 4);
     add(constant("x", {large, "1", "-" + small}) + constant("y", {large, "-" + large, "2"}), "divide(x, y)", 9);
     add(constant("x", {small, "-" + normal}) + constant("y", {"-" + small, normal}), "divide(x, y)", 4);
     batch.Run();

@@ -102,26 +102,38 @@ llvm::Value* Divide(Ir& ir, Operands x) {
               b.CreateSelect(is_zero, b.CreateFDiv(p.im, plus_zero), im));
 }
 
-llvm::Value* FromPolar(Ir& ir, llvm::Value* modulus, llvm::Value* angle) {
-  return Join(ir, ir.b.CreateFMul(modulus, EmitMath(ir, Opcode::kCosine, angle)),
-              ir.b.CreateFMul(modulus, EmitMath(ir, Opcode::kSine, angle)));
+// The real number first * rest * rest, which may be larger than the largest number.
+struct Factors {
+  llvm::Value* first;
+  llvm::Value* rest;
+  llvm::Value* is_far;  // Whether `rest` is not 1.
+};
+
+// e^x. If it may overflow, it has three factors, because its product with a small number may be finite. The largest x
+// with a finite product is about 193 (f32) or 1455 (f64). Up to there, `first` is finite and its argument is exact.
+Factors ExpFactors(Ir& ir, llvm::Value* x) {
+  IrBuilder& b = ir.b;
+  const bool is_double = x->getType()->isDoubleTy();
+  const double step = is_double ? 374 : 53;
+  llvm::Value* is_far = b.CreateFCmpOGT(x, Const(x, is_double ? 700 : 80));
+  llvm::Value* reduced = b.CreateSelect(is_far, b.CreateFSub(x, Const(x, 2 * step)), x);
+  llvm::Value* rest = b.CreateSelect(is_far, Const(x, std::exp(step)), Const(x, 1));
+  return {EmitMath(ir, Opcode::kExponential, reduced), rest, is_far};
+}
+
+// x * number. If x is 0, the product is 0 even if the number is infinite.
+llvm::Value* Product(Ir& ir, llvm::Value* x, const Factors& number) {
+  IrBuilder& b = ir.b;
+  llvm::Value* product = b.CreateFMul(b.CreateFMul(b.CreateFMul(x, number.rest), number.first), number.rest);
+  llvm::Value* sign = b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, Const(x, 1), number.first);
+  return b.CreateSelect(b.CreateFCmpOEQ(x, Const(x, 0)), b.CreateFMul(x, sign), product);
 }
 
 llvm::Value* Exp(Ir& ir, Operands x) {
-  IrBuilder& b = ir.b;
   const Number z = Split(ir, x[0]);
-  // If exp(re) is near the limits, the parts are multiplied by exp(re / 2) twice: exp(re) may overflow where exp(re)
-  // cos(im) does not.
-  const double limit = z.re->getType()->isDoubleTy() ? 700 : 80;
-  llvm::Value* is_far = b.CreateFCmpOGT(Fabs(ir, z.re), Const(z.re, limit));
-  llvm::Value* power = b.CreateSelect(is_far, b.CreateFMul(z.re, Const(z.re, 0.5)), z.re);
-  llvm::Value* modulus = EmitMath(ir, Opcode::kExponential, power);
-  llvm::Value* rest = b.CreateSelect(is_far, modulus, Const(modulus, 1));
-  llvm::Value* value = Scale(ir, FromPolar(ir, modulus, z.im), rest);
-  // The exponential of a real number is real. If it is infinite, the product with sin(0) would be NaN.
-  llvm::Value* is_real = b.CreateFCmpOEQ(z.im, Const(z.im, 0));
-  return Join(ir, b.CreateSelect(is_real, b.CreateFMul(modulus, rest), Real(b, value)),
-              b.CreateSelect(is_real, z.im, Imag(b, value)));
+  const Factors modulus = ExpFactors(ir, z.re);
+  return Join(ir, Product(ir, EmitMath(ir, Opcode::kCosine, z.im), modulus),
+              Product(ir, EmitMath(ir, Opcode::kSine, z.im), modulus));
 }
 
 // log |x|. The modulus itself may be larger than the largest number.
@@ -171,9 +183,26 @@ llvm::Value* Power(Ir& ir, Operands x) {
   return Join(ir, b.CreateSelect(power_zero, Const(p.re, 1), re), b.CreateSelect(power_zero, zero, im));
 }
 
-// atan2(y, x) = -i log((x + i y) / sqrt(x^2 + y^2))
-llvm::Value* Atan2(Ir& ir, Operands x) {
+// A power of two by which y and x of f64 are multiplied, so that the squares of their parts do not overflow and that of
+// the largest part is not denormal.
+llvm::Value* ScaleOfSquares(Ir& ir, Number y, Number x) {
   IrBuilder& b = ir.b;
+  llvm::Value* largest = Fabs(ir, y.re);
+  for (llvm::Value* part : {y.im, x.re, x.im}) {
+    llvm::Value* size = Fabs(ir, part);
+    largest = b.CreateSelect(b.CreateFCmpOGT(size, largest), size, largest);
+  }
+  llvm::Value* is_large = b.CreateFCmpOGE(largest, Const(largest, 0x1p509));
+  llvm::Value* is_small = b.CreateFCmpOLT(largest, Const(largest, 0x1p-400));
+  return b.CreateSelect(is_large, Const(largest, 0x1p-515),
+                        b.CreateSelect(is_small, Const(largest, 0x1p600), Const(largest, 1)));
+}
+
+// atan2(y, x) = -i log((x + i y) / sqrt(x^2 + y^2)), for f64. A common factor of y and x does not change the result.
+llvm::Value* Atan2(Ir& ir, Operands operands) {
+  IrBuilder& b = ir.b;
+  llvm::Value* scale = ScaleOfSquares(ir, Split(ir, operands[0]), Split(ir, operands[1]));
+  llvm::Value* const x[] = {Scale(ir, operands[0], scale), Scale(ir, operands[1], scale)};
   const Number y = Split(ir, x[0]);
   llvm::Value* i_y = Join(ir, b.CreateFNeg(y.im), y.re);
   const auto add = [&](llvm::Value* p, llvm::Value* q) {
@@ -224,13 +253,21 @@ llvm::Value* Logistic(Ir& ir, Operands x) {
 // sin(a + ib) = sin a cosh b + i cos a sinh b; cos(a + ib) = cos a cosh b - i sin a sinh b.
 template <bool is_sine>
 llvm::Value* SineOrCosine(Ir& ir, Operands x) {
+  IrBuilder& b = ir.b;
   const Number z = Split(ir, x[0]);
   llvm::Value* sin = EmitMath(ir, Opcode::kSine, z.re);
   llvm::Value* cos = EmitMath(ir, Opcode::kCosine, z.re);
-  llvm::Value* sinh = EmitMath(ir, Opcode::kSinh, z.im);
-  llvm::Value* cosh = EmitMath(ir, Opcode::kCosh, z.im);
-  if (is_sine) return Join(ir, ir.b.CreateFMul(sin, cosh), ir.b.CreateFMul(cos, sinh));
-  return Join(ir, ir.b.CreateFMul(cos, cosh), ir.b.CreateFNeg(ir.b.CreateFMul(sin, sinh)));
+  // If |b| is large, cosh b is e^|b| / 2, and sinh b is this number with the sign of b.
+  const Factors exp = ExpFactors(ir, Fabs(ir, z.im));
+  const auto hyperbolic = [&](Opcode opcode, llvm::Value* half) {
+    return Factors{b.CreateSelect(exp.is_far, b.CreateFMul(exp.first, half), EmitMath(ir, opcode, z.im)), exp.rest,
+                   exp.is_far};
+  };
+  llvm::Value* half = Const(z.im, 0.5);
+  const Factors cosh = hyperbolic(Opcode::kCosh, half);
+  const Factors sinh = hyperbolic(Opcode::kSinh, b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, half, z.im));
+  if (is_sine) return Join(ir, Product(ir, sin, cosh), Product(ir, cos, sinh));
+  return Join(ir, Product(ir, cos, cosh), b.CreateFNeg(Product(ir, sin, sinh)));
 }
 
 // sin z / cos z. If |b| is large, both overflow; then tan(a + ib) is 2 sin(2 a) exp(-2 |b|) +- i.
@@ -250,12 +287,14 @@ llvm::Value* Tan(Ir& ir, Operands x) {
 llvm::Value* ExpM1(Ir& ir, Operands x) {
   IrBuilder& b = ir.b;
   const Number z = Split(ir, x[0]);
-  // e^a cos b - 1 = expm1(a) cos b - 2 sin^2(b / 2)
-  llvm::Value* grow = EmitMath(ir, Opcode::kExponentialMinusOne, z.re);
+  const Factors exp = ExpFactors(ir, z.re);
+  // e^a cos b - 1 = expm1(a) cos b - 2 sin^2(b / 2). If a is large, expm1(a) is e^a.
+  Factors grow = exp;
+  grow.first = b.CreateSelect(exp.is_far, exp.first, EmitMath(ir, Opcode::kExponentialMinusOne, z.re));
   llvm::Value* half = EmitMath(ir, Opcode::kSine, b.CreateFMul(z.im, Const(z.im, 0.5)));
   llvm::Value* lost = b.CreateFMul(Const(half, 2), b.CreateFMul(half, half));
-  llvm::Value* re = b.CreateFSub(b.CreateFMul(grow, EmitMath(ir, Opcode::kCosine, z.im)), lost);
-  return Join(ir, re, b.CreateFMul(EmitMath(ir, Opcode::kExponential, z.re), EmitMath(ir, Opcode::kSine, z.im)));
+  llvm::Value* re = b.CreateFSub(Product(ir, EmitMath(ir, Opcode::kCosine, z.im), grow), lost);
+  return Join(ir, re, Product(ir, EmitMath(ir, Opcode::kSine, z.im), exp));
 }
 
 llvm::Value* Log1p(Ir& ir, Operands x) {
