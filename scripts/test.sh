@@ -54,11 +54,16 @@ for preset in tsan fuzz; do  # The preset fuzz is the preset asan with libFuzzer
     ASAN_OPTIONS=detect_leaks=0 ctest --test-dir "build/$preset" -R "^(${!tests})\$" -LE slow --output-on-failure -j2
 done
 
+fuzz_inputs=(text proto eval safetensors index)
+fuzz_targets=(hlo_text_fuzz hlo_proto_fuzz hlo_eval_fuzz tensor_safetensors_fuzz storage_index_fuzz)
+if $all; then  # These targets need most of the folders.
+  fuzz_inputs+=(messages job)
+  fuzz_targets+=(service_messages_fuzz client_job_fuzz)
+fi
 step "fuzz: build"
-build fuzz hlo_text_fuzz hlo_proto_fuzz hlo_eval_fuzz service_messages_fuzz tensor_safetensors_fuzz storage_index_fuzz \
-  client_job_fuzz
+build fuzz "${fuzz_targets[@]}"
 step "fuzz: a short run"
-scripts/fuzz.sh 5000
+scripts/fuzz.sh 5000 "${fuzz_inputs[@]}"
 
 step "tidy"
 scripts/tidy.sh
