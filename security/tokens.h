@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "base/status.h"
 #include "security/roles.h"
 
 namespace xlad::security {

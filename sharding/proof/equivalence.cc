@@ -219,7 +219,7 @@ std::vector<Literal> Nudged(const std::vector<Literal>& values) {
 }
 
 double LargestDifference(const tensor::Array& a, const tensor::Array& b) {
-  double largest = 0, x[2], y[2];
+  double largest = 0, x[2] = {}, y[2] = {};
   for (size_t i = 0; i < a.elements(); ++i) {
     FloatParts(b, i, y);
     for (int p = FloatParts(a, i, x); p-- > 0;) {

@@ -304,7 +304,7 @@ absl::StatusOr<std::optional<Difference>> Comparer::Run(const Pair& pair, const 
 }  // namespace
 
 double AllowedDifference(const tensor::Array& whole, const tensor::Array& nudged, double tolerance) {
-  double moved = 0, x[2], y[2];
+  double moved = 0, x[2] = {}, y[2] = {};
   for (size_t i = 0; i < whole.elements(); ++i) {
     FloatParts(nudged, i, y);
     for (int p = FloatParts(whole, i, x); p-- > 0;) {
