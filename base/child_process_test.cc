@@ -16,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "base/file_system.h"
+#include "base/testing/no_free_descriptors.h"
 #include "base/testing/test_folder.h"
 
 namespace xlad {
@@ -53,14 +54,10 @@ TEST(Subprocess, WaitsForTheEndOfAChildThatClosesItsOutputs) {
 
 // The limit on open files leaves no descriptor for the pidfd.
 TEST(Subprocess, AFailedStartLeavesNoProcess) {
-  const int next = dup(0);
-  close(next);
-  rlimit limit{};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  const rlimit full{static_cast<rlim_t>(next), limit.rlim_max};
-  setrlimit(RLIMIT_NOFILE, &full);
-  const absl::Status status = Spawn({.argv = {"/bin/true"}}).status();
-  setrlimit(RLIMIT_NOFILE, &limit);
+  const absl::Status status = [] {
+    const NoFreeDescriptors none;
+    return Spawn({.argv = {"/bin/true"}}).status();
+  }();
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
   EXPECT_EQ(errno, ECHILD) << "no child is left, neither running nor a zombie";

@@ -3,13 +3,13 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <thread>
 
 #include "base/random.h"
+#include "base/testing/no_free_descriptors.h"
 
 namespace xlad {
 namespace {
@@ -104,14 +104,10 @@ TEST(MessageSocket, ALostDescriptorIsAnErrorOfItsMessage) {
   pair.a.Queue(std::string(4'000'000, 'x'), NewPipe(&read_ends[0]));
   pair.a.Queue("second", NewPipe(&read_ends[1]));
   EXPECT_FALSE(*pair.a.Flush());
-  const int next = dup(0);
-  close(next);
-  rlimit limit{};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  const rlimit full{static_cast<rlim_t>(next), limit.rlim_max};
-  setrlimit(RLIMIT_NOFILE, &full);
-  EXPECT_TRUE(absl::IsResourceExhausted(pair.b.TryReceive().status()));
-  setrlimit(RLIMIT_NOFILE, &limit);
+  {
+    const NoFreeDescriptors none;
+    EXPECT_TRUE(absl::IsResourceExhausted(pair.b.TryReceive().status()));
+  }
   ASSERT_TRUE(pair.a.Flush().ok());
   EXPECT_TRUE(absl::IsResourceExhausted(pair.b.TryReceive().status()));
 }

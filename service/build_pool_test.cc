@@ -3,16 +3,17 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
+#include "base/testing/no_free_descriptors.h"
 #include "base/testing/test_folder.h"
 
 namespace xlad::service {
@@ -95,18 +96,13 @@ TEST_F(BuildPoolTest, BuildsNeedNoIdleProcess) {
 TEST_F(BuildPoolTest, AFailedStartIsLoggedAndRepeated) {
   const Pipe log = *Pipe::Make();
   const FileDescriptor errors(dup(STDERR_FILENO));
-  const int next = dup(STDERR_FILENO);
-  close(next);
-  rlimit limit{};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  const rlimit full{static_cast<rlim_t>(next), limit.rlim_max};
   dup2(log.write_end.get(), STDERR_FILENO);
-  setrlimit(RLIMIT_NOFILE, &full);
+  std::optional<NoFreeDescriptors> none(std::in_place);
   std::string line(4096, ' ');
   {
     BuildPool pool({.program_path = "/bin/cat", .keep_idle = true, .quiet_ms = 0, .retry_ms = 10});
     line.resize(std::max<ssize_t>(read(log.read_end.get(), line.data(), line.size()), 0));
-    setrlimit(RLIMIT_NOFILE, &limit);
+    none.reset();
     dup2(errors.get(), STDERR_FILENO);
     EXPECT_GT(pool.WaitForIdle(), 0);
   }
