@@ -198,7 +198,7 @@ class Core {
   }
 
   absl::StatusOr<Tile> Matrix(const LloInstruction& i) {
-    MatrixUnit& unit = units_[i.imm & (kMatrixUnits - 1)];
+    MatrixUnit& unit = units_[MatrixUnitOf(i)];
     if (i.op == LloOp::kMLoad) {
       unit.loaded.push_back(V(i, 0));
       if (unit.loaded.size() <= kMatrixTiles) return Tile{};

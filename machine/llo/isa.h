@@ -90,6 +90,11 @@ struct LloInstruction {
   friend bool operator==(const LloInstruction&, const LloInstruction&) = default;
 };
 
+// The matrix unit of an instruction that uses one. It is below kMatrixUnits, even if VerifyLlo would refuse the number.
+constexpr int MatrixUnitOf(const LloInstruction& instruction) {
+  return static_cast<int>(instruction.imm & (kMatrixUnits - 1));
+}
+
 using LloBundle = std::vector<LloInstruction>;
 
 // A loop, which runs its items `trips` times. The scalar register `counter` is 0, 1, ..., trips - 1.

@@ -116,14 +116,12 @@ class Scoreboard {
       at = std::max(at, info.sources[s] == 's' ? scalar_ready_[i.sources[s]] : vector_ready_[i.sources[s]]);
     }
     const std::deque<double>* queue = nullptr;
-    if (i.op == LloOp::kMPush) at = std::max(at, unit_free_[i.imm & (kMatrixUnits - 1)]);
-    if (i.op == LloOp::kMLoad) at = std::max(at, load_free_[i.imm & (kMatrixUnits - 1)]);
+    if (i.op == LloOp::kMPush) at = std::max(at, unit_free_[MatrixUnitOf(i)]);
+    if (i.op == LloOp::kMLoad) at = std::max(at, load_free_[MatrixUnitOf(i)]);
     // The products before a swap use the old weights.
-    if (i.op == LloOp::kMSwap) {
-      at = std::max({at, load_free_[i.imm & (kMatrixUnits - 1)], unit_free_[i.imm & (kMatrixUnits - 1)]});
-    }
+    if (i.op == LloOp::kMSwap) at = std::max({at, load_free_[MatrixUnitOf(i)], unit_free_[MatrixUnitOf(i)]});
     if (info.slot == LloSlot::kExtended) at = std::max(at, extended_free_);
-    if (i.op == LloOp::kMPop) queue = &results_[i.imm & (kMatrixUnits - 1)];
+    if (i.op == LloOp::kMPop) queue = &results_[MatrixUnitOf(i)];
     if (i.op == LloOp::kXPop) queue = &transposed_;
     if (i.op == LloOp::kDmaWait && scalars_[i.sources[0]] != 0) queue = &arrivals_[i.semaphore];
     return queue == nullptr || queue->empty() ? at : std::max(at, queue->front());
@@ -139,16 +137,16 @@ class Scoreboard {
     };
     switch (i.op) {
       case LloOp::kMLoad:
-        load_free_[i.imm & (kMatrixUnits - 1)] = at + kSublanes;  // One row of weights per cycle.
+        load_free_[MatrixUnitOf(i)] = at + kSublanes;  // One row of weights per cycle.
         return;
       case LloOp::kMPush:
-        unit_free_[i.imm & (kMatrixUnits - 1)] = at + matrix_interval_;
+        unit_free_[MatrixUnitOf(i)] = at + matrix_interval_;
         use_.mxu += matrix_interval_;
         // The data of a row crosses the 128 rows and the 128 columns of the array.
-        results_[i.imm & (kMatrixUnits - 1)].push_back(at + matrix_interval_ + 2 * kLanes);
+        results_[MatrixUnitOf(i)].push_back(at + matrix_interval_ + 2 * kLanes);
         return;
       case LloOp::kMPop:
-        return pop(&results_[i.imm & (kMatrixUnits - 1)]);
+        return pop(&results_[MatrixUnitOf(i)]);
       case LloOp::kXPush:
         transposed_.push_back(at + kLanes);
         return;
