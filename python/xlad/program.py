@@ -34,7 +34,6 @@ except ImportError:
     source_info_util = None  # type: ignore[assignment]
 
 
-
 class KeyLeaf(NamedTuple):
     """A leaf with random keys. The user sees JAX's key type; programs and files contain the uint32 words of the
     keys."""

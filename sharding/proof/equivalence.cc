@@ -108,14 +108,12 @@ std::string ElementText(const tensor::Array& array, size_t i, int digits) {
   const int count = FloatParts(array, i, parts);
   if (count == 1) return absl::StrFormat("%.*g", digits, parts[0]);
   if (count == 2) return absl::StrFormat("(%.*g, %.*g)", digits, parts[0], digits, parts[1]);
-  int64_t bits = 0;
+  uint64_t bits = 0;
   const size_t width = tensor::ByteWidth(array.shape().type);
   std::memcpy(&bits, array.bytes().data() + i * width, std::min(width, sizeof(bits)));
+  if (!tensor::IsSigned(array.shape().type)) return absl::StrCat(bits);
   const int unused = 64 - 8 * static_cast<int>(std::min(width, sizeof(bits)));
-  if (tensor::IsSigned(array.shape().type)) {
-    bits = static_cast<int64_t>(static_cast<uint64_t>(bits) << unused) >> unused;
-  }
-  return tensor::IsSigned(array.shape().type) ? absl::StrCat(bits) : absl::StrCat(static_cast<uint64_t>(bits));
+  return absl::StrCat(static_cast<int64_t>(bits << unused) >> unused);
 }
 
 namespace {
