@@ -6,11 +6,13 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/kernel_abi.h"
 #include "base/rounding.h"
+#include "runtime/devices/cpu/dnnl_util.h"
 #include "runtime/devices/cpu/host_target.h"
 #include "runtime/devices/cpu/library_op.h"
 #include "runtime/devices/cpu/object_loader.h"
@@ -270,6 +272,8 @@ absl::StatusOr<std::unique_ptr<Launcher>> CpuExecutable::MakeLauncher(int32_t pa
 
 class CpuDevice final : public Device {
  public:
+  // The code is generated while the process waits for a program, or while it loads one.
+  CpuDevice() : generation_([] { GenerateMatrixCode(); }) {}
   std::string Name() const override { return kName; }
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes, MemoryKind kind) override {
     if (MemoryKind_IsValid(kind)) return AllocateMemory(bytes);
@@ -284,6 +288,9 @@ class CpuDevice final : public Device {
     XLAD_RETURN_IF_ERROR(CheckTarget(executable, kName));
     return LoadNativeCode(std::move(executable));
   }
+
+ private:
+  const std::jthread generation_;
 };
 
 }  // namespace

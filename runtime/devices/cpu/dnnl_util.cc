@@ -64,6 +64,13 @@ void UseOneThread() {
   (void)done;
 }
 
+void GenerateMatrixCode() {
+  UseOneThread();
+  constexpr int64_t kSize = 64;  // oneDNN computes much smaller products without this code.
+  std::vector<float> matrix(kSize * kSize), product(kSize * kSize);
+  dnnl_sgemm('T', 'N', kSize, kSize, kSize, 1, matrix.data(), kSize, matrix.data(), kSize, 0, product.data(), kSize);
+}
+
 bool DnnlOp::IsFast() const { return !absl::StrContains(name, "ref"); }
 
 const dnnl_memory_desc_t& DnnlOp::Desc(dnnl_query_t what) const {

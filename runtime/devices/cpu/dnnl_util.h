@@ -32,6 +32,10 @@ dnnl_data_type_t DnnlType(tensor::ElementType type);  // bf16 for kBF16, otherwi
 // runtime. Cheap after the first call on a thread.
 void UseOneThread();
 
+// Makes oneDNN generate the code of its f32 matrix products, which takes about 30 ms. Otherwise, the first product of a
+// process does so. Later calls return at once.
+void GenerateMatrixCode();
+
 // A primitive whose scratchpad memory is passed in by the caller.
 struct DnnlOp {
   DnnlPrimitiveDesc desc;
