@@ -28,6 +28,8 @@ namespace xlad::worker {
 namespace {
 
 constexpr std::chrono::milliseconds kTick{50};
+// The next idle process is started this long after an attempt is ready, so that it does not slow down the first step.
+constexpr int64_t kRefillDelayNs = 300 * kNsPerMs;
 
 // A queue of events from all threads, read by the main thread.
 class EventQueue {
@@ -111,9 +113,14 @@ class AttemptPool {
 
   // Starts a process for the next attempt unless one is waiting.
   void Refill() {
+    refill_at_ns_.reset();
     if (!keep_idle_ || (idle_ != nullptr && !idle_->HasEnded())) return;
     auto started = AttemptProcess::Start(argv_, setup_);
     if (started.ok()) idle_ = *std::move(started);  // If this fails, Take tries again and reports the error.
+  }
+  void RefillAt(int64_t ns) { refill_at_ns_ = ns; }
+  void RefillIfDue(int64_t now_ns) {
+    if (refill_at_ns_.has_value() && now_ns >= *refill_at_ns_) Refill();
   }
 
  private:
@@ -121,6 +128,7 @@ class AttemptPool {
   const AttemptSetup setup_;
   const bool keep_idle_;
   std::unique_ptr<AttemptProcess> idle_;
+  std::optional<int64_t> refill_at_ns_;
 };
 
 class Daemon {
@@ -136,6 +144,7 @@ class Daemon {
       if (stop->load() != 0 && !std::exchange(stop_handled, true)) XLAD_RETURN_IF_ERROR(Handle(StopRequested{}));
       attachment_->ProbeClock();
       XLAD_RETURN_IF_ERROR(Handle(Tick{}));
+      pool_->RefillIfDue(RealClock().NowNs());
       if (exit_.has_value()) return End();
     }
   }
@@ -245,11 +254,11 @@ class Daemon {
       std::lock_guard<std::mutex> lock(refused_mutex_);
       XLAD_RETURN_IF_ERROR(refused_);
     }
-    // The next idle process is started only when an attempt is ready or has ended, so that it does not slow down the
-    // start of an attempt.
-    const bool refill = std::holds_alternative<TaskIsReady>(event) || std::holds_alternative<TaskHasExited>(event);
+    const bool is_ready = std::holds_alternative<TaskIsReady>(event);
+    const bool has_ended = std::holds_alternative<TaskHasExited>(event);
     CarryOut(core_->Handle(std::move(event), RealClock().NowNs()));
-    if (refill) pool_->Refill();
+    if (is_ready) pool_->RefillAt(RealClock().NowNs() + kRefillDelayNs);
+    if (has_ended) pool_->Refill();
     return absl::OkStatus();
   }
 
