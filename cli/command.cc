@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "base/clock.h"
 #include "base/file_system.h"
+#include "base/log.h"
 #include "cli/flag_checks.h"
 #include "security/join_file.h"
 #include "security/private_files.h"
@@ -146,16 +147,22 @@ absl::Status KeepJoinFile(const std::string& path, const std::string& data_folde
   if (known.ok() && known->address == address && tokens.Find(known->token).ok()) return absl::OkStatus();
   // Revoke fails if another coordinator issued the token.
   if (known.ok()) tokens.Revoke(security::TokenId(known->token)).IgnoreError();
-  XLAD_ASSIGN_OR_RETURN(const security::JoinFile join, service::MakeJoinFile(data_folder, caller, kValidSeconds));
   XLAD_RETURN_IF_ERROR(security::MakePrivateFolder(std::filesystem::path(path).parent_path().string()));
-  return security::WritePrivateFile(path, security::FormatJoinFile(join));
+  XLAD_ASSIGN_OR_RETURN(const security::JoinFile join, service::MakeJoinFile(data_folder, caller, kValidSeconds));
+  const absl::Status written = security::WritePrivateFile(path, security::FormatJoinFile(join));
+  if (!written.ok()) tokens.Revoke(security::TokenId(join.token)).IgnoreError();  // Unused.
+  return written;
 }
 
-absl::StatusOr<std::string> WriteOwnJoinFile(const std::string& data_folder, const std::string& address) {
+std::string WriteOwnJoinFile(const std::string& data_folder, const std::string& address) {
   const std::string path = security::DefaultJoinPath();
   if (path.empty()) return path;
-  XLAD_RETURN_IF_ERROR(KeepJoinFile(path, data_folder, address, {OwnUserName(), security::Role::kOperator}));
-  return path;
+  const absl::Status written =
+      KeepJoinFile(path, data_folder, address, {OwnUserName(), security::Role::kOperator});
+  if (written.ok()) return path;
+  LogWarn("the join file of this user cannot be written, so its commands need --join FILE (xlad token)",
+          {{"file", path}, {"error", std::string(written.message())}});
+  return "";
 }
 
 void AddFormatFlag(CLI::App* app, std::string* format) {

@@ -98,8 +98,9 @@ void AddConfig(CLI::App& parent, Action* action);
 // a token of `caller` to `path`, unless the existing file is still valid.
 absl::Status KeepJoinFile(const std::string& path, const std::string& data_folder, const std::string& address,
                           const security::Caller& caller);
-// Writes a join file for the commands of this user. Returns its path, or "" if the user has no folder for it.
-absl::StatusOr<std::string> WriteOwnJoinFile(const std::string& data_folder, const std::string& address);
+// Writes a join file for the commands of this user. Returns its path, or "" if the user has no folder for it. If the
+// file cannot be written, logs a warning and returns "": the coordinator does not need the file.
+std::string WriteOwnJoinFile(const std::string& data_folder, const std::string& address);
 // The name of the user who runs this process, as an owner of jobs.
 std::string OwnUserName();
 

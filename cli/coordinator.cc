@@ -17,13 +17,11 @@ namespace {
 
 // Writes a join file if the coordinator does not listen on loopback and has no --tls-cert, so that commands of the user
 // who runs it need no flag.
-absl::Status WriteOwnCredentials(const service::DaemonOptions& options, const std::string& address) {
+void WriteOwnCredentials(const service::DaemonOptions& options, const std::string& address) {
   const auto at = ParseHostPort(options.listen);
-  if (!at.ok() || IsLoopback(at->host) || !options.tls_cert_file.empty()) return absl::OkStatus();
-  const auto path = WriteOwnJoinFile(options.data_folder, address);
-  if (!path.ok()) return path.status();
-  if (!path->empty()) LogInfo("commands of this user use a join file", {{"file", *path}});
-  return absl::OkStatus();
+  if (!at.ok() || IsLoopback(at->host) || !options.tls_cert_file.empty()) return;
+  const std::string file = WriteOwnJoinFile(options.data_folder, address);
+  if (!file.empty()) LogInfo("commands of this user use a join file", {{"file", file}});
 }
 
 int RunCoordinator(const service::DaemonOptions& options) {
@@ -33,7 +31,7 @@ int RunCoordinator(const service::DaemonOptions& options) {
   const auto daemon = service::CoordinatorDaemon::Start(options);
   if (!daemon.ok()) return Fail(daemon.status());
   LogInfo("coordinator listens", {{"address", (*daemon)->Address()}, {"data", options.data_folder}});
-  if (const absl::Status own = WriteOwnCredentials(options, (*daemon)->Address()); !own.ok()) return Fail(own);
+  WriteOwnCredentials(options, (*daemon)->Address());
   if (!options.http.empty()) LogInfo("metrics and dashboard", {{"address", (*daemon)->HttpAddress()}});
   while (*stop == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   LogInfo("coordinator stops; running jobs continue on their workers");

@@ -11,7 +11,7 @@ import unittest
 from unittest import mock
 from xml.etree import ElementTree
 
-from harness import OWN_EXAMPLES, REPO, Cluster, folder, job_directories, mesh_text, xlad
+from harness import OWN_EXAMPLES, REPO, Cluster, Process, folder, job_directories, mesh_text, wait_for, xlad
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
 PROGRAM = JOB / "step.dp4_tp2.hlo"
@@ -325,6 +325,22 @@ class Commands(unittest.TestCase):
             self.assertIn("0123456789ab.token is damaged", err)
             self.assertEqual(xlad("token", "--data", where, "--revoke", "0123456789ab")[0], 0)
             self.assertEqual(xlad("token", "--data", where, "--list")[0], 0)
+
+    def test_a_coordinator_serves_without_a_home_folder(self):
+        with folder() as where, mock.patch.dict(os.environ, {"HOME": os.devnull}):
+            os.environ.pop("XDG_CONFIG_HOME", None)
+            started = Process(where / "log", "coordinator", "--listen", "0.0.0.0:0", "--advertise", "localhost",
+                              "--data", where / "data")
+            self.addCleanup(started.close)
+            wait_for(lambda: "the join file of this user cannot be written" in started.log(), "the warning")
+            reader = where / "reader.join"
+            code, _, err = xlad("token", "--data", where / "data", "--role", "reader", "--user", "rita", "-o", reader)
+            self.assertEqual(code, 0, err)
+            code, _, err = xlad("ps", "--join", reader)
+            self.assertEqual(code, 0, err)
+            listed = json.loads(xlad("token", "--data", where / "data", "--list", "--format", "json")[1])
+            self.assertEqual([token["user"] for token in listed], ["rita"], "nobody has the operator's token")
+            self.assertEqual(started.terminate(), 0, started.log())
 
     def test_outputs_that_cannot_be_written_are_refused_before_the_training(self):
         with folder() as where:
