@@ -56,6 +56,29 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(const EngineOptions& optio
 }
 
 absl::Status Engine::Open() {
+  XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(options_.data_folder));
+  auto open_log = options_.open_log;
+  if (!open_log) {
+    open_log = [path = JoinPath(options_.data_folder, "jobs.sqlite")]() -> absl::StatusOr<std::shared_ptr<JobLog>> {
+      MakePrivate(path);
+      return OpenSqliteJobLog(path);
+    };
+  }
+  commit_ = std::make_unique<GroupCommit>(options_.coordinator,
+                                          GroupCommit::Environment{&RealClock(), random_.get(), open_log});
+  // The log is locked while it is open. Nothing else in the folder is changed before, because another coordinator may
+  // be using the folder: its uploads that have not ended look like those of a coordinator that has.
+  XLAD_ASSIGN_OR_RETURN(const Actions actions, commit_->TryOpen("the coordinator started"));
+  XLAD_RETURN_IF_ERROR(OpenStores());
+  log_ = commit_->log();
+  serving_ = true;
+  MeasureSpace();
+  NoteStatus();
+  Perform(actions);
+  return absl::OkStatus();
+}
+
+absl::Status Engine::OpenStores() {
   XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(JoinPath(options_.data_folder, "jobs")));
   if (chmod(options_.data_folder.c_str(), 0700) != 0) {
     LogWarn("the data folder may be readable by other users", {{"folder", options_.data_folder}});
@@ -73,21 +96,6 @@ absl::Status Engine::Open() {
                                                           JoinPath(options_.data_folder, "batches"), limits));
   traces_ = std::make_unique<TraceStore>(
       [this](const std::string& job_id) { return JoinPath(FolderOf(job_id), "trace.records"); });
-  auto open_log = options_.open_log;
-  if (!open_log) {
-    open_log = [path = JoinPath(options_.data_folder, "jobs.sqlite")]() -> absl::StatusOr<std::shared_ptr<JobLog>> {
-      MakePrivate(path);
-      return OpenSqliteJobLog(path);
-    };
-  }
-  commit_ = std::make_unique<GroupCommit>(options_.coordinator,
-                                          GroupCommit::Environment{&RealClock(), random_.get(), open_log});
-  XLAD_ASSIGN_OR_RETURN(const Actions actions, commit_->TryOpen("the coordinator started"));
-  log_ = commit_->log();
-  serving_ = true;
-  MeasureSpace();
-  NoteStatus();
-  Perform(actions);
   return absl::OkStatus();
 }
 

@@ -130,6 +130,8 @@ class Engine {
  private:
   explicit Engine(const EngineOptions& options);
   absl::Status Open();
+  // Opens all of the data folder except the log.
+  absl::Status OpenStores();
 
   // Queues an event; `answer` may be null.
   void Post(std::function<void(CoordinatorCore&)> handle, std::function<void(const absl::Status&)> answer = nullptr);

@@ -5,8 +5,10 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <map>
 #include <set>
+#include <thread>
 
 #include "base/file_system.h"
 #include "base/grpc_channel.h"
@@ -157,6 +159,47 @@ TEST_F(GrpcAccessTest, ACoordinatorOfAnotherAuthorityIsNotTrusted) {
   // Calls without TLS are not answered either.
   const auto plain = grpc::CreateChannel(daemon_->Address(), grpc::InsecureChannelCredentials());
   EXPECT_EQ(Call(plain, tokens_.at("operator"), "GetStatus").error_code(), grpc::UNAVAILABLE);
+}
+
+// All files of a folder, with their contents.
+std::map<std::string, std::string> FilesIn(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file()) files[entry.path()] = RealFileSystem().Read(entry.path()).value_or("unreadable");
+  }
+  return files;
+}
+
+// A coordinator that finds the data folder in use changes nothing there: neither the certificate, whose names would be
+// those of another address, nor uploads that have not ended.
+TEST_F(GrpcAccessTest, ASecondCoordinatorOnTheSameFolderIsFenced) {
+  DaemonOptions options;
+  options.listen = "0.0.0.0:0";
+  options.advertise = "elsewhere.example";
+  options.data_folder = JoinPath(folder_, "data");
+  options.program_path = "/bin/false";
+  const auto stub = Coordinator::NewStub(channel_);
+  grpc::ClientContext context;
+  PrepareCall(&context, tokens_.at("submitter"), 600'000);
+  PutBlobResponse response;
+  PutBlobRequest request;
+  request.set_digest(Sha256Hex("first, second"));
+  request.set_chunk("first, ");
+  const auto upload = stub->PutBlob(&context, &response);
+  ASSERT_TRUE(upload->Write(request));
+  const auto count = [&] { return FilesIn(JoinPath(options.data_folder, "blobs")).size(); };
+  while (count() == 0) std::this_thread::yield();
+  const std::string security = JoinPath(options.data_folder, "security");
+  const auto before = FilesIn(security);
+  EXPECT_TRUE(before.contains(JoinPath(security, "server.pem")));
+  EXPECT_TRUE(absl::IsAlreadyExists(CoordinatorDaemon::Start(options).status()));
+  EXPECT_EQ(FilesIn(security), before);
+  request.Clear();
+  request.set_chunk("second");
+  EXPECT_TRUE(upload->Write(request));
+  upload->WritesDone();
+  const grpc::Status status = upload->Finish();
+  EXPECT_TRUE(status.ok()) << status.error_message();
 }
 
 // Returns the certificate that the server presents to a new connection.

@@ -91,7 +91,6 @@ class Renewal {
 };
 
 absl::StatusOr<Protection> Protect(const DaemonOptions& options) {
-  XLAD_RETURN_IF_ERROR(CheckProtection(options));
   XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(options.listen));
   Protection protection;
   XLAD_ASSIGN_OR_RETURN(protection.shared_token, ReadToken(options.token_file));
@@ -238,13 +237,15 @@ absl::Status CheckProtection(const DaemonOptions& options) {
 }
 
 absl::StatusOr<std::unique_ptr<CoordinatorDaemon>> CoordinatorDaemon::Start(const DaemonOptions& options) {
-  XLAD_ASSIGN_OR_RETURN(Protection protection, Protect(options));
+  XLAD_RETURN_IF_ERROR(CheckProtection(options));
+  // The engine fails if another coordinator uses the data folder, whose certificate must then stay.
   XLAD_ASSIGN_OR_RETURN(auto engine, Engine::Start({.data_folder = options.data_folder,
                                                     .program_path = options.program_path,
                                                     .keep_idle_build = options.keep_idle_build,
                                                     .cache_folder = options.cache_folder,
                                                     .build_limits = options.build_limits,
                                                     .coordinator = options.coordinator}));
+  XLAD_ASSIGN_OR_RETURN(Protection protection, Protect(options));
   auto daemon = std::make_unique<GrpcDaemon>(std::move(engine), std::move(protection));
   XLAD_RETURN_IF_ERROR(daemon->Serve(options));
   if (!options.http.empty()) XLAD_RETURN_IF_ERROR(daemon->ServePages(options.http));
