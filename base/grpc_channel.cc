@@ -13,6 +13,7 @@ namespace xlad {
 namespace {
 
 constexpr int kMaxMessageBytes = 64 << 20;
+constexpr std::chrono::seconds kRereadAfter{1};  // The age at which a token is read again.
 // The time limit of one attempt to connect. gRPC calls it the minimum reconnect backoff.
 constexpr int kConnectTimeoutMs = 2000;
 
@@ -90,6 +91,33 @@ absl::StatusOr<std::string> ReadToken(const std::string& token_file) {
     return absl::InvalidArgumentError(absl::StrCat("the first line of ", token_file, " is empty, expected a token"));
   }
   return token;
+}
+
+absl::StatusOr<std::shared_ptr<TokenFile>> TokenFile::Open(const std::string& path) {
+  XLAD_ASSIGN_OR_RETURN(std::string token, ReadToken(path));
+  auto file = std::make_shared<TokenFile>(std::move(token));
+  file->path_ = path;
+  file->read_ = std::chrono::steady_clock::now();
+  return file;
+}
+
+void TokenFile::Read() {
+  if (path_.empty()) return;
+  read_ = std::chrono::steady_clock::now();
+  absl::StatusOr<std::string> token = ReadToken(path_);
+  if (token.ok()) token_ = *std::move(token);
+}
+
+std::string TokenFile::Token() {
+  const std::lock_guard lock(mutex_);
+  if (std::chrono::steady_clock::now() - read_ >= kRereadAfter) Read();
+  return token_;
+}
+
+bool TokenFile::HasOther(const std::string& refused) {
+  const std::lock_guard lock(mutex_);
+  Read();
+  return token_ != refused;
 }
 
 void PrepareCall(grpc::ClientContext* context, const std::string& token, int64_t timeout_ms) {

@@ -1,8 +1,11 @@
 // gRPC channels: from clients and workers to a coordinator, and to the first worker of a session.
 #pragma once
 
+#include <chrono>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include "base/status.h"
 
@@ -39,6 +42,28 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeSessionChannel(const std::str
 
 // Returns the token in a file, or "" if `token_file` is empty. InvalidArgument if the first line is empty.
 absl::StatusOr<std::string> ReadToken(const std::string& token_file);
+
+// The token in a file that may be replaced while the process runs. Thread-safe.
+class TokenFile {
+ public:
+  // Reads the file. Errors as in ReadToken. With an empty path, the token is "".
+  static absl::StatusOr<std::shared_ptr<TokenFile>> Open(const std::string& path);
+  // A token without a file.
+  explicit TokenFile(std::string token) : token_(std::move(token)) {}
+
+  // The present token. The file is read again at most once per second. While it cannot be read, the last token remains.
+  std::string Token();
+  // Reads the file and returns whether it has another token than `refused`, which the server has refused.
+  bool HasOther(const std::string& refused);
+
+ private:
+  void Read();  // mutex_ must be held.
+
+  std::string path_;
+  std::mutex mutex_;  // Guards all following members.
+  std::string token_;
+  std::chrono::steady_clock::time_point read_;
+};
 
 // Adds the token to a call unless the token is empty, and a deadline unless timeout_ms is 0.
 void PrepareCall(grpc::ClientContext* context, const std::string& token, int64_t timeout_ms);

@@ -22,7 +22,8 @@ constexpr size_t kChunkBytes = 1 << 20;
 
 class GrpcCoordinatorClient final : public CoordinatorClient {
  public:
-  GrpcCoordinatorClient(std::string address, std::string token, const std::shared_ptr<grpc::Channel>& channel)
+  GrpcCoordinatorClient(std::string address, std::shared_ptr<TokenFile> token,
+                        const std::shared_ptr<grpc::Channel>& channel)
       : address_(std::move(address)), token_(std::move(token)), stub_(Coordinator::NewStub(channel)) {}
 
   absl::StatusOr<std::string> Submit(const Job& job, const std::string& client_key) override {
@@ -116,7 +117,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
   absl::StatusOr<std::string> Trace(const std::string& job_id) override {
     grpc::ClientContext context;
-    PrepareCall(&context, token_, kTransferTimeoutMs);
+    PrepareCall(&context, token_->Token(), kTransferTimeoutMs);
     GetTraceRequest request;
     request.set_job_id(job_id);
     return ReadChunks(stub_->GetTrace(&context, request).get());
@@ -150,7 +151,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
   absl::StatusOr<std::string> GetBlob(const std::string& digest) override {
     grpc::ClientContext context;
-    PrepareCall(&context, token_, kTransferTimeoutMs);
+    PrepareCall(&context, token_->Token(), kTransferTimeoutMs);
     GetBlobRequest request;
     request.set_digest(digest);
     XLAD_ASSIGN_OR_RETURN(std::string bytes, ReadChunks(stub_->GetBlob(&context, request).get()));
@@ -209,7 +210,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   // Fills `out` with the bytes from `offset` on. If `size` is not null, sets *size to the size of the blob.
   absl::Status GetBlobRange(const std::string& digest, int64_t offset, absl::Span<std::byte> out, int64_t* size) {
     grpc::ClientContext context;
-    PrepareCall(&context, token_, kTransferTimeoutMs);
+    PrepareCall(&context, token_->Token(), kTransferTimeoutMs);
     GetBlobRangeRequest request;
     request.set_digest(digest);
     request.set_offset(offset);
@@ -254,7 +255,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
                                                                           Response*),
                                 const Request& request, int64_t timeout_ms = kCallTimeoutMs) {
     grpc::ClientContext context;
-    PrepareCall(&context, token_, timeout_ms);
+    PrepareCall(&context, token_->Token(), timeout_ms);
     Response response;
     XLAD_RETURN_IF_ERROR(ToStatus((stub_.get()->*method)(&context, request, &response)));
     return response;
@@ -262,7 +263,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
   absl::Status PutBlob(const std::string& digest, const std::string& bytes) {
     grpc::ClientContext context;
-    PrepareCall(&context, token_, kTransferTimeoutMs);
+    PrepareCall(&context, token_->Token(), kTransferTimeoutMs);
     PutBlobResponse response;
     const auto writer = stub_->PutBlob(&context, &response);
     PutBlobRequest request;
@@ -282,7 +283,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
                                       const std::function<bool(const WatchJobResponse&)>& on_update, bool* done,
                                       int64_t* lost_ns) {
     grpc::ClientContext context;
-    PrepareCall(&context, token_, 0);
+    PrepareCall(&context, token_->Token(), 0);
     WatchJobRequest request;
     request.set_job_id(job_id);
     request.set_from_step(*next_step);
@@ -305,14 +306,14 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
   const std::string address_;
-  const std::string token_;
+  const std::shared_ptr<TokenFile> token_;
   const std::unique_ptr<Coordinator::Stub> stub_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CoordinatorClient>> CoordinatorClient::Connect(const Endpoint& endpoint) {
-  XLAD_ASSIGN_OR_RETURN(std::string token, ReadToken(endpoint.token_file));
+  XLAD_ASSIGN_OR_RETURN(std::shared_ptr<TokenFile> token, TokenFile::Open(endpoint.token_file));
   XLAD_ASSIGN_OR_RETURN(const auto channel, MakeChannel(endpoint));
   return std::make_unique<GrpcCoordinatorClient>(endpoint.address, std::move(token), channel);
 }

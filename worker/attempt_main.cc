@@ -174,7 +174,7 @@ class AttemptMain {
     setup_ = setup;
     clock_ = std::make_unique<SkewedClock>(&RealClock(), ClockSkew{setup.clock_offset_ns(), setup.clock_ppm()});
     XLAD_ASSIGN_OR_RETURN(channel_, MakeChannel({setup.coordinator(), setup.ca_file(), setup.token_file()}));
-    XLAD_ASSIGN_OR_RETURN(token_, ReadToken(setup.token_file()));
+    XLAD_ASSIGN_OR_RETURN(token_, TokenFile::Open(setup.token_file()));
     OpenCache(setup);
     XLAD_ASSIGN_OR_RETURN(transport_, MakeTransport(setup));
     for (const AttemptDevice& device : setup.devices()) {
@@ -271,7 +271,7 @@ class AttemptMain {
   absl::Status setup_status_;
   bool dropped_ = false;
   std::shared_ptr<grpc::Channel> channel_;
-  std::string token_;
+  std::shared_ptr<TokenFile> token_;
   std::shared_ptr<storage::HostCache> cache_;
   std::vector<std::unique_ptr<runtime::Device>> devices_;
   collectives::TransportChoice transport_;

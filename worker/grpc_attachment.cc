@@ -149,8 +149,8 @@ class AttachStream {
 
 class GrpcAttachment final : public Attachment {
  public:
-  GrpcAttachment(Endpoint coordinator, std::string token, const Clock* clock, std::function<void(Event)> emit,
-                 std::function<void(const absl::Status&)> refused)
+  GrpcAttachment(Endpoint coordinator, std::shared_ptr<TokenFile> token, const Clock* clock,
+                 std::function<void(Event)> emit, std::function<void(const absl::Status&)> refused)
       : coordinator_(std::move(coordinator)),
         token_(std::move(token)),
         clock_(clock),
@@ -213,9 +213,9 @@ class GrpcAttachment final : public Attachment {
   }
 
   // One stream, from its start to its end.
-  grpc::Status Attach(const std::shared_ptr<grpc::Channel>& channel, bool* has_received) {
+  grpc::Status Attach(const std::shared_ptr<grpc::Channel>& channel, const std::string& token, bool* has_received) {
     const std::unique_ptr<Coordinator::Stub> stub = Coordinator::NewStub(channel);
-    auto stream = std::make_shared<AttachStream>(stub.get(), token_, clock_);
+    auto stream = std::make_shared<AttachStream>(stub.get(), token, clock_);
     {
       std::lock_guard<std::mutex> lock(mutex_);
       if (ending_) stream->Cancel();
@@ -239,9 +239,12 @@ class GrpcAttachment final : public Attachment {
       const std::shared_ptr<grpc::Channel> channel = Connect(connect_ms);
       grpc::Status status(grpc::StatusCode::UNAVAILABLE, absl::StrCat("cannot connect to ", coordinator_.address));
       bool has_received = false;
-      if (channel != nullptr) status = Attach(channel, &has_received);
+      const std::string token = token_->Token();
+      if (channel != nullptr) status = Attach(channel, token, &has_received);
       if (ending()) return;
-      if (IsFinal(status)) {
+      const bool is_replaced =
+          status.error_code() == grpc::StatusCode::UNAUTHENTICATED && token_->HasOther(token);
+      if (IsFinal(status) && !is_replaced) {
         refused_(absl::Status(static_cast<absl::StatusCode>(status.error_code()),
                               absl::StrCat("the coordinator rejected this worker: ", status.error_message())));
         return;
@@ -253,7 +256,7 @@ class GrpcAttachment final : public Attachment {
   }
 
   const Endpoint coordinator_;
-  const std::string token_;
+  const std::shared_ptr<TokenFile> token_;
   const Clock* const clock_;
   const std::function<void(Event)> emit_;
   const std::function<void(const absl::Status&)> refused_;
@@ -271,7 +274,7 @@ absl::StatusOr<std::unique_ptr<Attachment>> Attachment::Start(const Endpoint& co
                                                               std::function<void(Event)> emit,
                                                               std::function<void(const absl::Status&)> refused) {
   XLAD_RETURN_IF_ERROR(MakeChannel(coordinator).status());
-  XLAD_ASSIGN_OR_RETURN(std::string token, ReadToken(coordinator.token_file));
+  XLAD_ASSIGN_OR_RETURN(std::shared_ptr<TokenFile> token, TokenFile::Open(coordinator.token_file));
   return std::make_unique<GrpcAttachment>(coordinator, std::move(token), clock, std::move(emit),
                                           std::move(refused));
 }

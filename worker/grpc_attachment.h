@@ -22,8 +22,9 @@ class Attachment {
   // Calls `emit` with Connected, CoordinatorMessage, ClockSampled and Disconnected events, in order, on a thread of the
   // attachment. `clock` must outlive the attachment. If the coordinator supports ClockProbe, its clock is compared with
   // `clock` eight times right after the registration, then every two seconds. Calls `refused` on the same thread if the
-  // coordinator rejects this worker permanently; then there are no further events. The errors are those of MakeChannel
-  // and ReadToken.
+  // coordinator rejects this worker permanently; then there are no further events. The token is read from its file for
+  // each stream. If the token is refused and the file has another one by then, the attachment tries again. The errors
+  // are those of MakeChannel and ReadToken.
   static absl::StatusOr<std::unique_ptr<Attachment>> Start(const Endpoint& coordinator, const Clock* clock,
                                                            std::function<void(Event)> emit,
                                                            std::function<void(const absl::Status&)> refused);

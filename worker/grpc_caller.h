@@ -50,8 +50,8 @@ class GrpcCaller {
   static constexpr int64_t kMinPauseMs = 50;
   static constexpr int64_t kMaxPauseMs = 500;
 
-  // `token` is sent with each call.
-  explicit GrpcCaller(std::string token) : token_(std::move(token)), random_(SystemRandom()) {}
+  // The token is sent with each call. A call whose token is refused is repeated if the token has been replaced.
+  explicit GrpcCaller(std::shared_ptr<TokenFile> token) : token_(std::move(token)), random_(SystemRandom()) {}
 
   // Reads a stream of chunks, which must fill `out` exactly. `open` starts the call. If `info` is not null, the stream
   // may instead be one chunk without data, which describes the object or names a peer that has it. Then `info` is set
@@ -115,12 +115,15 @@ class GrpcCaller {
     std::unique_ptr<WaitingCall> waiting;
     while (!abort->raised()) {
       grpc::ClientContext context;
-      PrepareCall(&context, token_, /*timeout_ms=*/0);
+      const std::string token = token_->Token();
+      PrepareCall(&context, token, /*timeout_ms=*/0);
       const int64_t listener = abort->AddListener([&](const collectives::Failure&) { context.TryCancel(); });
       const grpc::Status status = call(&context);
       abort->RemoveListener(listener);
       if (status.ok()) return absl::OkStatus();
-      if (!IsRetryable(status) && !abort->raised()) return FromGrpc(status);
+      const bool is_replaced =
+          status.error_code() == grpc::StatusCode::UNAUTHENTICATED && token_->HasOther(token);
+      if (!IsRetryable(status) && !is_replaced && !abort->raised()) return FromGrpc(status);
       if (waiting == nullptr) waiting = std::make_unique<WaitingCall>(&waiting_calls_);
       Pause(pause_ms, abort);
       pause_ms = std::min(pause_ms * 2, kMaxPauseMs);
@@ -160,7 +163,7 @@ class GrpcCaller {
     abort->RemoveListener(listener);
   }
 
-  const std::string token_;
+  const std::shared_ptr<TokenFile> token_;
   const std::unique_ptr<Random> random_;
   std::atomic<int> waiting_calls_ = 0;
 };

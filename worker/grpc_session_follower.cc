@@ -22,7 +22,7 @@ class GrpcSessionFollower final : public SessionFollower {
         key_(launch.session_key()),
         worker_id_(std::move(worker_id)),
         callbacks_(std::move(callbacks)),
-        caller_(key_) {}
+        caller_(std::make_shared<TokenFile>(key_)) {}
 
   ~GrpcSessionFollower() override { Stop(); }
 

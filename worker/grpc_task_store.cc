@@ -26,7 +26,7 @@ using collectives::AbortSignal;
 // Calls to the coordinator.
 class GrpcStore : public GrpcCaller {
  public:
-  GrpcStore(std::shared_ptr<grpc::Channel> channel, std::string token)
+  GrpcStore(std::shared_ptr<grpc::Channel> channel, std::shared_ptr<TokenFile> token)
       : GrpcCaller(std::move(token)), stub_(Coordinator::NewStub(channel)) {}
 
   absl::StatusOr<std::string> ReadBlob(const std::string& digest, AbortSignal* abort) {

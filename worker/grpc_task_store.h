@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "base/grpc_channel.h"
 #include "collectives/exec/abort.h"
 #include "proto/worker.pb.h"
 #include "proto/xlad_v1.h"
@@ -21,7 +22,7 @@ namespace xlad::worker {
 // read from the coordinator.
 struct BlobSource {
   std::shared_ptr<grpc::Channel> channel;
-  std::string token;
+  std::shared_ptr<TokenFile> token = std::make_shared<TokenFile>("");
   std::shared_ptr<storage::HostCache> cache;
   std::shared_ptr<PeerBlobs> peers = nullptr;  // Null if there are none.
 };
