@@ -1,7 +1,6 @@
 // Every call of the coordinator with every kind of caller, over TLS: access follows security/roles.h.
 #include <gmock/gmock.h>
 #include <google/protobuf/descriptor.h>
-#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -14,6 +13,8 @@
 #include "base/grpc_channel.h"
 #include "base/hash.h"
 #include "base/testing/test_folder.h"
+#include "proto/protocol.h"
+#include "proto/reflection.pb.h"
 #include "proto/worker.grpc.pb.h"
 #include "proto/xlad_v1.h"
 #include "security/certificates.h"
@@ -22,6 +23,7 @@
 #include "service/access.h"
 #include "service/coordinator_daemon.h"
 #include "service/managed_security.h"
+#include "service/testing/grpc_access_fixture.h"
 
 namespace xlad::service {
 namespace {
@@ -29,75 +31,6 @@ namespace {
 using security::Access;
 using security::Role;
 using ::testing::HasSubstr;
-
-class GrpcAccessTest : public testing::Test {
- protected:
-  void SetUp() override {
-    DaemonOptions options;
-    options.listen = "0.0.0.0:0";
-    options.advertise = "localhost";
-    options.data_folder = JoinPath(folder_, "data");
-    options.program_path = "/bin/false";
-    auto daemon = CoordinatorDaemon::Start(options);
-    ASSERT_TRUE(daemon.ok()) << daemon.status();
-    daemon_ = *std::move(daemon);
-    for (const auto& [role, user] : std::vector<std::pair<Role, std::string>>{{Role::kReader, "rita"},
-                                                                              {Role::kSubmitter, "alice"},
-                                                                              {Role::kWorker, "worker"},
-                                                                              {Role::kOperator, "otto"}}) {
-      tokens_[std::string(RoleName(role))] = Token(role, user);
-    }
-    tokens_["bob"] = Token(Role::kSubmitter, "bob");
-    channel_ = ChannelTo(JoinPath(folder_, "ca.pem"), authority_);
-  }
-  void TearDown() override {
-    channel_ = nullptr;
-    daemon_.reset();
-  }
-
-  std::string Token(Role role, const std::string& user) {
-    const auto join = MakeJoinFile(JoinPath(folder_, "data"), {user, role}, 3600);
-    EXPECT_TRUE(join.ok()) << join.status();
-    if (!join.ok()) return "";
-    EXPECT_EQ(join->address, daemon_->Address());
-    authority_ = join->authority;
-    return join->token;
-  }
-
-  std::shared_ptr<grpc::Channel> ChannelTo(const std::string& file, const std::string& authority) {
-    EXPECT_TRUE(security::WritePrivateFile(file, authority).ok());
-    return *MakeChannel({daemon_->Address(), file, ""});
-  }
-
-  // Makes a call with one message, which may be malformed. `method` is a name of security/roles.h.
-  static grpc::Status Call(const std::shared_ptr<grpc::Channel>& channel, const std::string& token,
-                           const std::string& method, const std::string& bytes = "") {
-    grpc::GenericStub stub(channel);
-    grpc::ClientContext context;
-    PrepareCall(&context, token, /*timeout_ms=*/600'000);
-    grpc::CompletionQueue queue;
-    const grpc::Slice slice(bytes);
-    const grpc::ByteBuffer request(&slice, 1);
-    const std::string service = method.find('/') == std::string::npos ? "xlad.v1.Coordinator/" : "";
-    const auto call = stub.PrepareUnaryCall(&context, absl::StrCat("/", service, method), request, &queue);
-    call->StartCall();
-    grpc::ByteBuffer response;
-    grpc::Status status;
-    call->Finish(&response, &status, nullptr);
-    void* tag = nullptr;
-    bool ok = false;
-    queue.Next(&tag, &ok);
-    queue.Shutdown();
-    return status;
-  }
-
-  const TestFolder own_folder_;
-  const std::string folder_ = own_folder_.path();
-  std::string authority_;
-  std::unique_ptr<CoordinatorDaemon> daemon_;
-  std::shared_ptr<grpc::Channel> channel_;
-  std::map<std::string, std::string> tokens_;  // By role. "bob" is a second submitter.
-};
 
 TEST_F(GrpcAccessTest, TheTableHasEveryCallOfTheService) {
   std::set<std::string> known;
@@ -113,30 +46,162 @@ TEST_F(GrpcAccessTest, TheTableHasEveryCallOfTheService) {
   EXPECT_EQ(known, named);
 }
 
-// Makes every call without a token, with an invalid, an expired and a revoked token, and with a token of each role.
-TEST_F(GrpcAccessTest, EveryCallWithEveryCaller) {
+// The outcome of a call that the caller may make.
+struct Outcome {
+  grpc::StatusCode code = grpc::OK;
+  std::string text;  // Part of the message.
+};
+
+// Makes calls that reach their handlers. Each call about a job or a session is about a new one of "submitter".
+class EveryCall : public JobsOfTwoUsers {
+ protected:
+  std::string NewJob() {
+    submit_.set_client_key(absl::StrCat("job-", ++made_));
+    SubmitJobResponse response;
+    EXPECT_TRUE(As("submitter", [&](grpc::ClientContext* c) { return stub_->SubmitJob(c, submit_, &response); }).ok());
+    return response.job_id();
+  }
+  std::string NewSession(bool ended) {
+    OpenSessionRequest open;
+    open.set_client_key(absl::StrCat("session-", ++made_));
+    OpenSessionResponse response;
+    EXPECT_TRUE(As("submitter", [&](grpc::ClientContext* c) { return stub_->OpenSession(c, open, &response); }).ok());
+    CloseSessionRequest close;
+    close.set_session_id(response.session_id());
+    CloseSessionResponse closed;
+    if (!ended) return response.session_id();
+    EXPECT_TRUE(As("submitter", [&](grpc::ClientContext* c) { return stub_->CloseSession(c, close, &closed); }).ok());
+    return response.session_id();
+  }
+
+  // The request of a call about a job or a session: its id is field 1 of all these requests. A session has ended if the
+  // call would wait for its workers.
+  std::string RequestAbout(const std::string& call, bool is_session) {
+    GetJobRequest named;
+    named.set_job_id(is_session ? NewSession(call != "HoldSession" && call != "CloseSession") : NewJob());
+    LoadProgramRequest load;
+    load.set_program_blob(submit_.spec().program_blob());
+    AddProgramRequest add;
+    add.set_executable_digest(submit_.spec().program_blob());
+    ResizeJobRequest resize;
+    *resize.mutable_mesh() = submit_.spec().mesh();
+    PutArrayRequest put;
+    put.mutable_shape()->set_element_type(11);  // f32
+    PutBatchRequest batch;
+    batch.set_last(true);
+    const std::map<std::string, std::string> further = {{"LoadProgram", load.SerializeAsString()},
+                                                        {"AddProgram", add.SerializeAsString()},
+                                                        {"ResizeJob", resize.SerializeAsString()},
+                                                        {"PutArray", put.SerializeAsString()},
+                                                        {"PutBatch", batch.SerializeAsString()}};
+    const auto found = further.find(call);
+    return named.SerializeAsString() + (found == further.end() ? "" : found->second);
+  }
+
+  std::string RequestFor(const security::CallRule& rule) {
+    const std::string call = rule.call;
+    const bool is_about_a_job = call == "GetBatchRange" || (rule.submitter == Access::kOwn && call != "ListJobs");
+    if (is_about_a_job) {
+      const bool is_session = call.find("Session") != std::string::npos || call.find("Program") != std::string::npos ||
+                              call.find("Array") != std::string::npos;
+      return RequestAbout(call, is_session);
+    }
+    if (call == "SubmitJob") {
+      submit_.set_client_key(absl::StrCat("own-", ++made_));
+      return submit_.SerializeAsString();
+    }
+    if (call == "OpenSession") {
+      OpenSessionRequest open;
+      open.set_client_key(absl::StrCat("own-", ++made_));
+      return open.SerializeAsString();
+    }
+    WorkerMessage attach;
+    attach.mutable_register_()->set_worker_id("w");
+    attach.mutable_register_()->set_devices(1);
+    attach.mutable_register_()->set_protocol(kProtocol + 1);  // The worker is refused, so no job runs.
+    BackupRequest backup;
+    backup.set_folder(JoinPath(folder_, absl::StrCat("backup-", ++made_)));
+    DrainWorkerRequest drain;
+    drain.set_worker_id("absent");
+    PutBlobRequest put;
+    put.set_digest(submit_.spec().program_blob());
+    put.set_chunk(kProgram);
+    GetBlobRequest get;  // Its digest is field 1 of all requests about blobs.
+    get.set_digest(submit_.spec().program_blob());
+    grpc::reflection::v1::ServerReflectionRequest reflection;
+    reflection.set_list_services("");
+    const std::map<std::string, std::string> requests = {
+        {"Attach", attach.SerializeAsString()},       {"Backup", backup.SerializeAsString()},
+        {"DrainWorker", drain.SerializeAsString()},   {"UndrainWorker", drain.SerializeAsString()},
+        {"PutBlob", put.SerializeAsString()},         {"HasBlobs", get.SerializeAsString()},
+        {"GetBlob", get.SerializeAsString()},         {"GetBlobRange", get.SerializeAsString()},
+        {"grpc.reflection.v1.ServerReflection/ServerReflectionInfo", reflection.SerializeAsString()},
+        {"grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", reflection.SerializeAsString()}};
+    const auto found = requests.find(call);
+    return found == requests.end() ? "" : found->second;
+  }
+
+  // What the handler answers to RequestFor.
+  static Outcome Allowed(const std::string& call) {
+    const Outcome ended = {grpc::ABORTED, "session"}, no_stream = {grpc::FAILED_PRECONDITION, "is not a stream"};
+    const std::map<std::string, Outcome> outcomes = {{"DrainWorker", {grpc::NOT_FOUND, "no worker absent"}},
+                                                     {"UndrainWorker", {grpc::FAILED_PRECONDITION, "is not drained"}},
+                                                     {"PutBatch", no_stream},
+                                                     {"GetBatchRange", no_stream},
+                                                     {"LocateSession", ended},
+                                                     {"LoadProgram", ended},
+                                                     {"AddProgram", ended},
+                                                     {"CallProgram", ended},
+                                                     {"FreeArrays", ended},
+                                                     {"PutArray", ended},
+                                                     {"GetArray", ended}};
+    const auto found = outcomes.find(call);
+    return found == outcomes.end() ? Outcome() : found->second;
+  }
+
+  static Outcome Expected(const security::CallRule& rule, Access access, bool owns) {
+    if (access == Access::kDenied) return {grpc::PERMISSION_DENIED, absl::StrCat("which may not call ", rule.call)};
+    // The error code is the same as for a job that does not exist.
+    const bool is_own = access == Access::kOwn && std::string(rule.call) != "ListJobs";
+    return is_own && !owns ? Outcome{grpc::NOT_FOUND, "of user bob"} : Allowed(rule.call);
+  }
+
+  void Check(const std::shared_ptr<grpc::Channel>& channel, const std::string& who, const std::string& token,
+             const security::CallRule& rule, const Outcome& expected) {
+    const grpc::Status status = FirstAnswer(channel, token, PathOf(rule.call), RequestFor(rule));
+    EXPECT_EQ(status.error_code(), expected.code) << rule.call << " as " << who << ": " << status.error_message();
+    EXPECT_THAT(status.error_message(), HasSubstr(expected.text)) << rule.call << " as " << who;
+  }
+
+  int made_ = 0;
+};
+
+TEST_F(EveryCall, WithEveryCaller) {
   const ManualClock past{1'000'000'000 * kNsPerSecond};
   security::TokenStore old(TokenFolder(JoinPath(folder_, "data")), &past);
   const std::unique_ptr<Random> random = SystemRandom();
   const std::string expired = *old.Issue(Role::kOperator, "otto", 60, random.get());
   const std::string revoked = Token(Role::kOperator, "otto");
   ASSERT_TRUE(old.Revoke(security::TokenId(revoked)).ok());
+  const auto authority = security::MakeAuthority(RealClock().WallNs() / kNsPerSecond);
+  const auto untrusting = ChannelTo(JoinPath(folder_, "other.pem"), authority->certificate);
   for (const security::CallRule& rule : security::CallRules()) {
-    for (const std::string& token : {std::string(), std::string("x"), expired, revoked}) {
-      const grpc::Status status = Call(channel_, token, rule.call);
-      EXPECT_EQ(status.error_code(), grpc::UNAUTHENTICATED) << rule.call << ": " << status.error_message();
-    }
-    const std::pair<const char*, Access> roles[] = {
-        {"reader", rule.reader}, {"submitter", rule.submitter}, {"worker", rule.worker}, {"operator", rule.op}};
-    for (const auto& [role, access] : roles) {
-      // Health/Watch does not end after a valid request, so the request is malformed.
-      const std::string request = std::string(rule.call).find("Health") == std::string::npos ? "" : "\xff";
-      const grpc::Status status = Call(channel_, tokens_.at(role), rule.call, request);
-      EXPECT_NE(status.error_code(), grpc::UNAUTHENTICATED) << rule.call << " as " << role;
-      EXPECT_EQ(status.error_code() == grpc::PERMISSION_DENIED, access == Access::kDenied)
-          << rule.call << " as " << role << ": " << status.error_code() << " " << status.error_message();
-    }
+    const std::pair<const char*, std::string> invalid[] = {{"", "found no token"},
+                                                           {"x", "found a token that is not of the form"},
+                                                           {expired.c_str(), "which has expired"},
+                                                           {revoked.c_str(), "does not exist or was revoked"}};
+    for (const auto& [token, why] : invalid) Check(channel_, why, token, rule, {grpc::UNAUTHENTICATED, why});
+    // The caller trusts another authority, so the call is not sent.
+    Check(untrusting, "wrong CA", tokens_.at("operator"), rule, {grpc::UNAVAILABLE, ""});
+    Check(channel_, "reader", tokens_.at("reader"), rule, Expected(rule, rule.reader, /*owns=*/false));
+    Check(channel_, "the owner", tokens_.at("submitter"), rule, Expected(rule, rule.submitter, /*owns=*/true));
+    Check(channel_, "bob", tokens_.at("bob"), rule, Expected(rule, rule.submitter, /*owns=*/false));
+    Check(channel_, "worker", tokens_.at("worker"), rule, Expected(rule, rule.worker, /*owns=*/false));
+    Check(channel_, "operator", tokens_.at("operator"), rule, Expected(rule, rule.op, /*owns=*/false));
   }
+}
+
+TEST_F(GrpcAccessTest, CallsThatDoNotExist) {
   EXPECT_EQ(Call(channel_, "", "NoSuchCall").error_code(), grpc::UNAUTHENTICATED);
   for (const char* none :
        {"NoSuchCall", "grpc.health.v1.Health/NoSuchCall", "Attach/Attach", "other.Coordinator/Attach"}) {
@@ -248,86 +313,6 @@ TEST(GrpcCertificateTest, IsRenewedWithoutARestart) {
   while (CertificateOf((*daemon)->Address(), ca_file, join->token) == first) EXPECT_TRUE(call());
   EXPECT_TRUE(call()) << "connections that are open stay open";
   daemon->reset();
-}
-
-class JobsOfTwoUsers : public GrpcAccessTest {
- protected:
-  void SetUp() override {
-    GrpcAccessTest::SetUp();
-    stub_ = Coordinator::NewStub(channel_);
-    const std::string program = "HloModule m";
-    PutBlobRequest blob;
-    blob.set_digest(Sha256Hex(program));
-    blob.set_chunk(program);
-    ASSERT_TRUE(Call(channel_, tokens_.at("submitter"), "PutBlob", blob.SerializeAsString()).ok());
-    submit_.set_client_key("key");
-    submit_.mutable_spec()->set_name("m");
-    submit_.mutable_spec()->set_program_blob(blob.digest());
-    submit_.mutable_spec()->set_steps(1);
-    for (const char* who : {"submitter", "bob"}) {  // The same client key of two users names two jobs.
-      SubmitJobResponse response;
-      const grpc::Status status =
-          As(who, [&](grpc::ClientContext* context) { return stub_->SubmitJob(context, submit_, &response); });
-      ASSERT_TRUE(status.ok()) << status.error_message();
-      EXPECT_FALSE(response.existed());
-      jobs_[who] = response.job_id();
-    }
-    EXPECT_NE(jobs_["submitter"], jobs_["bob"]);
-    OpenSessionRequest open;
-    open.set_client_key("session");
-    OpenSessionResponse session;
-    ASSERT_TRUE(As("submitter", [&](grpc::ClientContext* c) { return stub_->OpenSession(c, open, &session); }).ok());
-    session_ = session.session_id();
-  }
-  void TearDown() override {
-    stub_ = nullptr;
-    GrpcAccessTest::TearDown();
-  }
-
-  template <typename Work>
-  grpc::Status As(const std::string& who, const Work& work) {
-    grpc::ClientContext context;
-    PrepareCall(&context, tokens_.at(who), 600'000);
-    return work(&context);
-  }
-
-  std::unique_ptr<Coordinator::Stub> stub_;
-  SubmitJobRequest submit_;
-  std::map<std::string, std::string> jobs_;  // Job ids by user: "submitter" or "bob".
-  std::string session_;                      // Belongs to "submitter".
-};
-
-// Makes all calls about a job or a session as a submitter who does not own it.
-TEST_F(JobsOfTwoUsers, AnotherUsersJobsAreNotFound) {
-  GetJobRequest named;  // The id is field 1 of all these requests.
-  LoadProgramRequest load;
-  load.set_program_blob(submit_.spec().program_blob());
-  AddProgramRequest add;
-  add.set_executable_digest(submit_.spec().program_blob());
-  ResizeJobRequest resize;
-  resize.add_mesh()->set_size(1);
-  PutArrayRequest put;
-  put.mutable_shape()->set_element_type(11);  // f32
-  // The fields without which a request is refused before its job is looked up.
-  std::map<std::string, std::string> further = {{"LoadProgram", load.SerializeAsString()},
-                                                {"AddProgram", add.SerializeAsString()},
-                                                {"ResizeJob", resize.SerializeAsString()},
-                                                {"PutArray", put.SerializeAsString()}};
-  int checked = 0;
-  for (const security::CallRule& rule : security::CallRules()) {
-    if (rule.submitter != Access::kOwn || std::string(rule.call) == "ListJobs") continue;
-    const bool is_session = std::string(rule.call).find("Session") != std::string::npos ||
-                            std::string(rule.call).find("Program") != std::string::npos ||
-                            std::string(rule.call).find("Array") != std::string::npos;
-    named.set_job_id(is_session ? session_ : jobs_["submitter"]);
-    const std::string bytes = named.SerializeAsString() + further[rule.call];
-    const grpc::Status status = Call(channel_, tokens_.at("bob"), rule.call, bytes);
-    ++checked;
-    // The error code is the same as for a job that does not exist.
-    EXPECT_EQ(status.error_code(), grpc::NOT_FOUND) << rule.call << ": " << status.error_message();
-    EXPECT_THAT(status.error_message(), HasSubstr("of user bob")) << rule.call;
-  }
-  EXPECT_GE(checked, 14);
 }
 
 TEST_F(JobsOfTwoUsers, OwnersReadersAndOperatorsSeeTheJobs) {

@@ -107,6 +107,14 @@ class Gate {
     }
   }
 
+  // Checks that the caller may make the call with this name.
+  absl::Status Check(const grpc::ServerContext& context, absl::string_view call) const {
+    for (const SessionCallRule& rule : SessionCallRules()) {
+      if (rule.call != call) continue;
+      return rule.caller == SessionCaller::kClient ? CheckClient(context) : CheckFollower(context, std::nullopt);
+    }
+    return absl::PermissionDeniedError(absl::StrCat("found call ", call, ", expected a call of the session protocol"));
+  }
   absl::Status CheckClient(const grpc::ServerContext& context) const {
     if (HasToken(context, access_.client_key)) return absl::OkStatus();
     return absl::UnauthenticatedError(
@@ -150,7 +158,7 @@ class Service final : public SessionWorker::Service {
 
   grpc::Status AddProgram(grpc::ServerContext* context, const AddProgramRequest* request,
                           AddProgramResponse* response) override {
-    return ForClient(context, [&]() -> absl::Status {
+    return For(context, "AddProgram", [&]() -> absl::Status {
       XLAD_RETURN_IF_ERROR(gate_.CheckSeal(*request));
       XLAD_ASSIGN_OR_RETURN(const std::string bytes, read_(request->executable_digest()));
       Executable executable;
@@ -166,7 +174,7 @@ class Service final : public SessionWorker::Service {
 
   grpc::Status PutArray(grpc::ServerContext* context, grpc::ServerReader<PutArrayRequest>* reader,
                         PutArrayResponse* response) override {
-    return ForClient(context, [&]() -> absl::Status {
+    return For(context, "PutArray", [&]() -> absl::Status {
       PutArrayRequest request;
       if (!reader->Read(&request)) return absl::InvalidArgumentError("found a call without a request, expected one");
       XLAD_ASSIGN_OR_RETURN(const tensor::Shape shape, CheckedShape(request.shape()));
@@ -183,7 +191,7 @@ class Service final : public SessionWorker::Service {
 
   grpc::Status CallProgram(grpc::ServerContext* context, const CallProgramRequest* request,
                            CallProgramResponse* response) override {
-    return ForClient(context, [&]() -> absl::Status {
+    return For(context, "CallProgram", [&]() -> absl::Status {
       XLAD_RETURN_IF_ERROR(CheckEntries("free", request->free_size()));
       XLAD_ASSIGN_OR_RETURN(const std::vector<int64_t> results, host_->Call(*request));
       response->mutable_results()->Assign(results.begin(), results.end());
@@ -193,7 +201,7 @@ class Service final : public SessionWorker::Service {
 
   grpc::Status GetArray(grpc::ServerContext* context, const GetArrayRequest* request,
                         grpc::ServerWriter<Chunk>* writer) override {
-    return ForClient(context, [&]() -> absl::Status {
+    return For(context, "GetArray", [&]() -> absl::Status {
       XLAD_ASSIGN_OR_RETURN(const auto array, host_->GetArray(request->array()));
       WriteChunks(array->bytes(), writer);
       return absl::OkStatus();
@@ -202,7 +210,7 @@ class Service final : public SessionWorker::Service {
 
   grpc::Status FreeArrays(grpc::ServerContext* context, const FreeArraysRequest* request,
                           FreeArraysResponse*) override {
-    return ForClient(context, [&]() -> absl::Status {
+    return For(context, "FreeArrays", [&]() -> absl::Status {
       XLAD_RETURN_IF_ERROR(CheckEntries("arrays", request->arrays_size()));
       return host_->FreeArrays({request->arrays().begin(), request->arrays().end()});
     });
@@ -210,12 +218,12 @@ class Service final : public SessionWorker::Service {
 
   grpc::Status Follow(grpc::ServerContext* context,
                       grpc::ServerReaderWriter<SessionCommand, FollowSessionRequest>* stream) override {
-    return ForFollower(context, [&] { return SendCommands(context, stream); });
+    return For(context, "Follow", [&] { return SendCommands(context, stream); });
   }
 
   grpc::Status GetArrayShard(grpc::ServerContext* context, const GetArrayShardRequest* request,
                              grpc::ServerWriter<Chunk>* writer) override {
-    return ForFollower(context, [&]() -> absl::Status {
+    return For(context, "GetArrayShard", [&]() -> absl::Status {
       XLAD_ASSIGN_OR_RETURN(const tensor::Box box, CheckedBox(request->box()));
       XLAD_ASSIGN_OR_RETURN(const Array part, host_->ReadBox(request->array(), box));
       WriteChunks(part.bytes(), writer);
@@ -225,7 +233,7 @@ class Service final : public SessionWorker::Service {
 
   grpc::Status PutArrayShard(grpc::ServerContext* context, grpc::ServerReader<PutArrayShardRequest>* reader,
                              PutArrayShardResponse*) override {
-    return ForFollower(context, [&]() -> absl::Status {
+    return For(context, "PutArrayShard", [&]() -> absl::Status {
       PutArrayShardRequest request;
       if (!reader->Read(&request)) return absl::InvalidArgumentError("found a call without a request, expected one");
       XLAD_ASSIGN_OR_RETURN(const tensor::Box box, CheckedBox(request.box()));
@@ -242,14 +250,8 @@ class Service final : public SessionWorker::Service {
 
  private:
   template <typename Work>
-  grpc::Status ForClient(grpc::ServerContext* context, const Work& work) {
-    const absl::Status status = gate_.CheckClient(*context);
-    return ToGrpc(status.ok() ? work() : status);
-  }
-
-  template <typename Work>
-  grpc::Status ForFollower(grpc::ServerContext* context, const Work& work) {
-    const absl::Status status = gate_.CheckFollower(*context, std::nullopt);
+  grpc::Status For(grpc::ServerContext* context, absl::string_view call, const Work& work) {
+    const absl::Status status = gate_.Check(*context, call);
     return ToGrpc(status.ok() ? work() : status);
   }
 
@@ -337,6 +339,16 @@ class GrpcSessionServer final : public SessionServer {
 };
 
 }  // namespace
+
+const std::vector<SessionCallRule>& SessionCallRules() {
+  static const auto* const rules = new std::vector<SessionCallRule>{
+      {"AddProgram", SessionCaller::kClient},      {"PutArray", SessionCaller::kClient},
+      {"CallProgram", SessionCaller::kClient},     {"GetArray", SessionCaller::kClient},
+      {"FreeArrays", SessionCaller::kClient},      {"Follow", SessionCaller::kFollower},
+      {"GetArrayShard", SessionCaller::kFollower}, {"PutArrayShard", SessionCaller::kFollower},
+  };
+  return *rules;
+}
 
 SessionAccess AccessOf(const LaunchTask& launch, const std::string& worker_id) {
   SessionAccess access{launch.session_key(), launch.session_secret(), {}};

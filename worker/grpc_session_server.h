@@ -14,6 +14,18 @@
 
 namespace xlad::worker {
 
+// Who may make a call of the service SessionWorker. All other calls are denied. docs/reference/security.md shows this
+// table.
+enum class SessionCaller {
+  kClient,    // Clients of the session, and the coordinator on their behalf.
+  kFollower,  // The other workers of the session.
+};
+struct SessionCallRule {
+  const char* call;
+  SessionCaller caller;
+};
+const std::vector<SessionCallRule>& SessionCallRules();
+
 // Who may call the server, by the token of the call. If there is a secret, a client cannot make the calls of workers, a
 // worker cannot make the calls of clients or follow as another worker, and a program is added only with the
 // coordinator's seal. Otherwise all calls have the client's key.

@@ -1,14 +1,18 @@
 // The server of a session's first worker, and another worker that follows it, over real connections.
 #include <gmock/gmock.h>
+#include <google/protobuf/descriptor.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <condition_variable>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "base/clock.h"
+#include "base/file_system.h"
 #include "base/grpc_channel.h"
+#include "base/testing/grpc_first_answer.h"
 #include "proto/worker.grpc.pb.h"
 #include "security/certificates.h"
 #include "security/session_keys.h"
@@ -198,6 +202,72 @@ TEST_F(SessionServerTest, AddressesOfIpv6NeedNoBrackets) {
       EXPECT_TRUE(status.ok()) << host << port << ": " << status.error_message();
     }
   }
+}
+
+std::string RequestFor(const std::string& call) {
+  if (call == "Follow") {
+    FollowSessionRequest follow;
+    follow.set_worker_id("b");
+    return follow.SerializeAsString();
+  }
+  if (call == "AddProgram") {
+    AddProgramRequest add;
+    add.set_executable_digest("digest");
+    add.set_seal(security::ProgramSeal(kSecret, "digest", {}));
+    return add.SerializeAsString();
+  }
+  PutArrayRequest put;
+  tensor::ShapeToWire({ElementType::kF32, {0}}, put.mutable_shape());
+  return call == "PutArray" ? put.SerializeAsString() : "";
+}
+
+// What the handler answers to RequestFor.
+grpc::StatusCode Allowed(const std::string& call) {
+  const bool names_nothing = call == "CallProgram" || call == "GetArray" || call == "GetArrayShard";
+  return names_nothing ? grpc::StatusCode::NOT_FOUND : grpc::StatusCode::OK;
+}
+
+// Every call of the service, with every key and with an authority that is not the server's.
+TEST_F(SessionServerTest, EveryCallWithEveryCaller) {
+  auto server = SessionServer::Start("0.0.0.0", {"client's", kSecret, {"b"}}, &host_,
+                                     [](const std::string&) { return SerializedExecutable(); });
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string address = absl::StrCat("127.0.0.1", (*server)->address().substr((*server)->address().rfind(':')));
+  const auto channel = *MakeSessionChannel(address, (*server)->authority());
+  const auto other = security::MakeAuthority(RealClock().WallNs() / kNsPerSecond);
+  ASSERT_TRUE(other.ok());
+  const auto untrusting = *MakeSessionChannel(address, other->certificate);
+  const std::string workers_key = security::FollowerKey(kSecret, "b");
+  for (const SessionCallRule& rule : SessionCallRules()) {
+    const std::string call = rule.call, path = absl::StrCat("/xlad.v1.SessionWorker/", call);
+    const auto code = [&](const std::shared_ptr<grpc::Channel>& over, const std::string& key) {
+      return FirstAnswer(over, key, path, RequestFor(call)).error_code();
+    };
+    const bool is_clients = rule.caller == SessionCaller::kClient;
+    for (const std::string& key : {std::string(), std::string("wrong"), security::FollowerKey("of another", "b"),
+                                   security::FollowerKey(kSecret, "c"),
+                                   is_clients ? workers_key : std::string("client's")}) {
+      EXPECT_EQ(code(channel, key), grpc::StatusCode::UNAUTHENTICATED) << call << " with " << key;
+    }
+    const std::string key = is_clients ? "client's" : workers_key;
+    EXPECT_EQ(code(channel, key), Allowed(call)) << call;
+    EXPECT_EQ(code(untrusting, key), grpc::StatusCode::UNAVAILABLE) << call;
+  }
+}
+
+TEST(SessionCalls, AreAllInTheTableAndDocumented) {
+  std::set<std::string> known, named;
+  const auto page = RealFileSystem().Read("docs/reference/security.md");
+  ASSERT_TRUE(page.ok()) << page.status();
+  for (const SessionCallRule& rule : SessionCallRules()) {
+    known.insert(rule.call);
+    const bool is_clients = rule.caller == SessionCaller::kClient;
+    EXPECT_THAT(*page, HasSubstr(absl::StrCat("| ", rule.call, is_clients ? " | yes | no |\n" : " | no | yes |\n")));
+  }
+  const auto* service = google::protobuf::DescriptorPool::generated_pool()->FindServiceByName("xlad.v1.SessionWorker");
+  ASSERT_NE(service, nullptr);
+  for (int m = 0; m < service->method_count(); ++m) named.insert(service->method(m)->name());
+  EXPECT_EQ(known, named);
 }
 
 // Machine code is loaded only if the coordinator compiled it for this session.
