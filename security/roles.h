@@ -43,6 +43,7 @@ const std::vector<CallRule>& CallRules();
 struct Caller {
   std::string user;  // The user who owns the caller's jobs and sessions. Empty for kOwner.
   Role role = Role::kOwner;
+  std::string token_id = {};  // The id of the caller's token. Empty for kOwner.
 };
 
 // Whether the name of a user is valid: 1 to 32 characters of a-z, 0-9, "-", "_" and ".", the first a letter.

@@ -106,36 +106,50 @@ absl::StatusOr<TokenRecord> TokenStore::Load(const std::string& id) const {
       absl::StrCat(PathOf(id), " is damaged: expected role, user, created, expires and sha256, each once"));
 }
 
+absl::StatusOr<TokenRecord> TokenStore::Get(const std::string& id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (cache_.size() > kMaxCached) cache_.clear();
+  const int64_t now_ns = clock_->NowNs();
+  auto found = cache_.find(id);
+  if (found == cache_.end() || now_ns - found->second.read_ns >= kCacheNs) {
+    absl::StatusOr<TokenRecord> loaded = Load(id);
+    const absl::Status& status = loaded.status();
+    const bool is_known = loaded.ok() || absl::IsNotFound(status) || absl::IsDataLoss(status);
+    if (!status.ok() && !absl::IsNotFound(status)) {
+      LogWarn("a token is refused", {{"error", std::string(status.message())}});
+    }
+    if (!is_known) return absl::UnavailableError("the coordinator cannot read its tokens now; try again");
+    found = cache_.insert_or_assign(id, Cached{std::move(loaded), now_ns}).first;
+  }
+  return found->second.record;
+}
+
+absl::Status TokenStore::CheckTime(const TokenRecord& record) const {
+  if (clock_->WallNs() / kNsPerSecond < record.expires_unix_s) return absl::OkStatus();
+  return absl::UnauthenticatedError(
+      absl::StrCat("found token ", record.id, ", which has expired; ask for another one (xlad token)"));
+}
+
 absl::StatusOr<Caller> TokenStore::Find(const std::string& token) {
   XLAD_ASSIGN_OR_RETURN(const Parts parts, Split(token));
-  absl::StatusOr<TokenRecord> record;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (cache_.size() > kMaxCached) cache_.clear();
-    const int64_t now_ns = clock_->NowNs();
-    auto found = cache_.find(parts.id);
-    if (found == cache_.end() || now_ns - found->second.read_ns >= kCacheNs) {
-      absl::StatusOr<TokenRecord> loaded = Load(parts.id);
-      const absl::Status& status = loaded.status();
-      const bool is_known = loaded.ok() || absl::IsNotFound(status) || absl::IsDataLoss(status);
-      if (!status.ok() && !absl::IsNotFound(status)) {
-        LogWarn("a token is refused", {{"error", std::string(status.message())}});
-      }
-      if (!is_known) return absl::UnavailableError("the coordinator cannot read its tokens now; try again");
-      found = cache_.insert_or_assign(parts.id, Cached{std::move(loaded), now_ns}).first;
-    }
-    record = found->second.record;
-  }
+  const absl::StatusOr<TokenRecord> record = Get(parts.id);
+  if (absl::IsUnavailable(record.status())) return record.status();
   // The error is the same for an unknown id, a damaged file and a wrong secret, so that callers cannot search for valid
   // ids.
   if (!record.ok() || !SameSecret(Sha256Hex(parts.secret), record->secret_sha256)) {
     return absl::UnauthenticatedError(absl::StrCat("found token ", parts.id, ", which does not exist or was revoked"));
   }
-  if (clock_->WallNs() / kNsPerSecond >= record->expires_unix_s) {
-    return absl::UnauthenticatedError(
-        absl::StrCat("found token ", parts.id, ", which has expired; ask for another one (xlad token)"));
-  }
-  return Caller{record->user, record->role};
+  XLAD_RETURN_IF_ERROR(CheckTime(*record));
+  Caller caller{record->user, record->role};
+  caller.token_id = record->id;
+  return caller;
+}
+
+absl::Status TokenStore::Check(const std::string& id) {
+  const absl::StatusOr<TokenRecord> record = Get(id);
+  if (absl::IsUnavailable(record.status())) return record.status();
+  if (!record.ok()) return absl::UnauthenticatedError(absl::StrCat("found token ", id, ", which was revoked"));
+  return CheckTime(*record);
 }
 
 absl::StatusOr<TokenList> TokenStore::List() const {

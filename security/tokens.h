@@ -45,6 +45,8 @@ class TokenStore {
   // or expired. If its file is damaged, it is reported as unknown. Unavailable if its file cannot be read now. A token
   // is refused at most one second after it was revoked.
   absl::StatusOr<Caller> Find(const std::string& token);
+  // Returns OK if the token with this id, which a caller has shown, is still valid. The errors are those of Find.
+  absl::Status Check(const std::string& id);
   // All tokens, including expired ones. An error if the folder cannot be read.
   absl::StatusOr<TokenList> List() const;
   // Removes the token. NotFound if there is no such token.
@@ -52,6 +54,9 @@ class TokenStore {
 
  private:
   absl::StatusOr<TokenRecord> Load(const std::string& id) const;
+  // Like Load, but reads the file at most once per second. Unavailable if the file cannot be read now.
+  absl::StatusOr<TokenRecord> Get(const std::string& id);
+  absl::Status CheckTime(const TokenRecord& record) const;
   std::string PathOf(const std::string& id) const;
 
   const std::string folder_;

@@ -1,5 +1,9 @@
 #include "service/access.h"
 
+#include <chrono>
+#include <map>
+#include <utility>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -11,6 +15,13 @@ namespace xlad::service {
 using security::Access;
 using security::Caller;
 using security::Role;
+
+namespace {
+
+// How often the tokens of open streams are checked. Their files are read at most once per second.
+constexpr std::chrono::milliseconds kWatchPeriod{250};
+
+}  // namespace
 
 absl::StatusOr<Caller> AccessControl::Identify(const std::string& peer, const std::vector<std::string>& bearers) const {
   const bool needs_token = !options_.shared_token.empty() || options_.tokens != nullptr;
@@ -31,6 +42,67 @@ absl::StatusOr<Caller> AccessControl::Identify(const std::string& peer, const st
   }
   return refused;
 }
+
+absl::Status AccessControl::Check(const Caller& caller) const { return CheckToken(caller.token_id); }
+
+absl::Status AccessControl::CheckToken(const std::string& token_id) const {
+  if (options_.tokens == nullptr || token_id.empty()) return absl::OkStatus();
+  const absl::Status valid = options_.tokens->Check(token_id);
+  // An open call continues while the file of its token cannot be read.
+  return absl::IsUnauthenticated(valid) ? valid : absl::OkStatus();
+}
+
+AccessControl::~AccessControl() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+    ending_changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+std::unique_ptr<AccessControl::Watched> AccessControl::Watch(const Caller& caller,
+                                                             std::function<void(const absl::Status&)> refuse) {
+  if (options_.tokens == nullptr || caller.token_id.empty()) return nullptr;
+  std::unique_ptr<Watched> watched(new Watched(this, caller.token_id, std::move(refuse)));
+  const std::lock_guard lock(mutex_);
+  watched_.insert(watched.get());
+  if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
+  return watched;
+}
+
+// Waits while `refuse` runs.
+AccessControl::Watched::~Watched() {
+  const std::lock_guard lock(control_->mutex_);
+  control_->watched_.erase(this);
+}
+
+void AccessControl::Run() {
+  std::unique_lock lock(mutex_);
+  while (!ending_changed_.wait_for(lock, kWatchPeriod, [this] { return ending_; })) {
+    lock.unlock();
+    RefuseInvalid();
+    lock.lock();
+  }
+}
+
+void AccessControl::RefuseInvalid() {
+  std::map<std::string, absl::Status> tokens;  // By id. Many streams may have the same token.
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Watched* watched : watched_) tokens[watched->token_id_];
+  }
+  // The files are read without the lock, so that new streams do not wait.
+  for (auto& [id, status] : tokens) status = CheckToken(id);
+  const std::lock_guard lock(mutex_);
+  for (Watched* watched : watched_) {
+    const auto found = tokens.find(watched->token_id_);
+    if (found == tokens.end() || found->second.ok() || watched->refuse_ == nullptr) continue;
+    std::exchange(watched->refuse_, nullptr)(found->second);
+  }
+}
+
+absl::Status CallerAccess::CheckToken() const { return control == nullptr ? absl::OkStatus() : control->Check(caller); }
 
 absl::StatusOr<CallerAccess> Authorize(const Caller& caller, absl::string_view call) {
   const Access access = AccessTo(call, caller.role);

@@ -1,13 +1,18 @@
 // Identifies the caller of a request and checks that the caller may make it: the rules of security/roles.h applied to
-// the coordinator's calls.
+// the coordinator's calls. A call that is open when the token of its caller is revoked or expires ends.
 //
 // A job belongs to the user who submitted it. The log records the job under its client key, which begins with the owner
 // ("@alice/KEY"), so the keys of different users never collide. Keys of the user who runs the coordinator have no such
 // prefix.
 #pragma once
 
+#include <condition_variable>
 #include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/status.h"
@@ -17,30 +22,67 @@
 
 namespace xlad::service {
 
+class AccessControl;
+
 // A caller that may make a call, and what the call may access.
 struct CallerAccess {
   security::Caller caller;
   bool own_only = false;  // The call has access only to jobs and sessions of this caller.
+  AccessControl* control = nullptr;  // What identified the caller. Null in tests without one.
+
+  // Unauthenticated, with the reason, if the caller's token was revoked or has expired since the call began.
+  absl::Status CheckToken() const;
 };
 
-// Identifies callers. Thread-safe.
+// Identifies callers, and ends the streams of callers whose tokens become invalid. Thread-safe.
 class AccessControl {
  public:
+  // While it exists, its stream is watched.
+  class Watched {
+   public:
+    ~Watched();
+
+   private:
+    friend class AccessControl;
+    Watched(AccessControl* control, std::string token_id, std::function<void(const absl::Status&)> refuse)
+        : control_(control), token_id_(std::move(token_id)), refuse_(std::move(refuse)) {}
+
+    AccessControl* const control_;
+    const std::string token_id_;
+    std::function<void(const absl::Status&)> refuse_;  // Null when it has been called.
+  };
+
   struct Options {
     std::string address;                     // HOST:PORT on which the coordinator listens; the host is numeric.
     std::string shared_token;                // A caller with this token is the owner. Empty if there is none.
     security::TokenStore* tokens = nullptr;  // May be null. Must outlive this object.
   };
   explicit AccessControl(Options options) : options_(std::move(options)) {}
+  ~AccessControl();  // No stream may be watched.
 
   // Returns the caller who connects from `peer` ("127.0.0.1:4711") and sends these bearer tokens. If the options have
   // neither a shared token nor a token store, the tokens are ignored. The owner is then any caller on loopback whose
   // process runs as root or as the coordinator's user. Returns Unauthenticated or PermissionDenied, with the reason, if
   // the caller cannot be identified.
   absl::StatusOr<security::Caller> Identify(const std::string& peer, const std::vector<std::string>& bearers) const;
+  // Unauthenticated, with the reason, if the caller's token was revoked or has expired since Identify.
+  absl::Status Check(const security::Caller& caller) const;
+  // Calls `refuse` with the error of Check, within about a second after the caller's token has become invalid. `refuse`
+  // runs at most once, and not after the result has been destroyed. It must not block, and must not destroy the result.
+  // Returns null if the caller has no token.
+  std::unique_ptr<Watched> Watch(const security::Caller& caller, std::function<void(const absl::Status&)> refuse);
 
  private:
+  absl::Status CheckToken(const std::string& token_id) const;
+  void Run();
+  void RefuseInvalid();
+
   const Options options_;
+  std::mutex mutex_;  // Guards all following members.
+  std::condition_variable ending_changed_;
+  bool ending_ = false;
+  std::set<Watched*> watched_;
+  std::thread thread_;  // Started with the first stream that is watched.
 };
 
 // Returns the caller's access to the call. PermissionDenied names the caller's role and the roles that may make the

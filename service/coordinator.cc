@@ -124,8 +124,8 @@ void CoordinatorCore::OnWorkerMessage(ConnectionId connection, const WorkerMessa
   ForgetEnded();
 }
 
-void CoordinatorCore::OnWorkerGone(ConnectionId connection) {
-  workers_.OnGone(connection);
+void CoordinatorCore::OnWorkerGone(ConnectionId connection, const std::string& why) {
+  workers_.OnGone(connection, why);
   ForgetEnded();
 }
 

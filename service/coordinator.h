@@ -51,7 +51,8 @@ class CoordinatorCore {
 
   // --- Events.
   void OnWorkerMessage(ConnectionId connection, const WorkerMessage& message);
-  void OnWorkerGone(ConnectionId connection);
+  // `why` is the reason why the coordinator ended the connection, or empty.
+  void OnWorkerGone(ConnectionId connection, const std::string& why = "");
   void OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr<BuiltProgram>& built);
   void OnOptimized(const StartOptimizing& request, const absl::StatusOr<BuiltProgram>& built);
   void OnPlanLoaded(const std::string& digest, const absl::StatusOr<PlannedProgram>& plan);

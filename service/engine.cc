@@ -511,12 +511,12 @@ bool Engine::OnHeartbeat(ConnectionId connection, const WorkerMessage& message) 
   return true;
 }
 
-void Engine::Detach(ConnectionId connection) {
+void Engine::Detach(ConnectionId connection, const std::string& why) {
   {
     const std::lock_guard lock(outbox_mutex_);
     outboxes_.erase(connection);
   }
-  Post([connection](CoordinatorCore& coordinator) { coordinator.OnWorkerGone(connection); });
+  Post([connection, why](CoordinatorCore& coordinator) { coordinator.OnWorkerGone(connection, why); });
 }
 
 }  // namespace xlad::service

@@ -122,7 +122,8 @@ class Engine {
   // Queues a heartbeat until the next tick or other event, so the engine's thread does not wake for each heartbeat of
   // thousands of workers. Returns false if the queue is full or the engine stops. Does not block.
   bool OnHeartbeat(ConnectionId connection, const WorkerMessage& message);
-  void Detach(ConnectionId connection);
+  // `why` is the reason why this coordinator ended the stream, or empty.
+  void Detach(ConnectionId connection, const std::string& why = "");
 
   // Ends blocked calls and the engine's threads, cancels running builds and waits for them. Idempotent.
   void Stop();

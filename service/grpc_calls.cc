@@ -86,11 +86,13 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
     read_ = ReadState::kPending;
     StartRead(&incoming_);  // Reads the next message while this one is handled.
     lock.unlock();
+    XLAD_RETURN_IF_ERROR(access_.CheckToken());
     XLAD_RETURN_IF_ERROR(FromByteBuffer(buffer, method_->max_message_bytes, message));
     return true;
   }
 
   absl::Status Write(const google::protobuf::MessageLite& message) override {
+    XLAD_RETURN_IF_ERROR(access_.CheckToken());
     std::unique_lock lock(mutex_);
     XLAD_RETURN_IF_ERROR(WaitFor(&lock, [this] { return !writing_; }));
     if (held_.has_value()) {
@@ -278,7 +280,7 @@ absl::Status CheckJobOf(const CallerAccess& access, const KeyOfJob& key_of_job, 
 
 absl::StatusOr<CallerAccess> CallRouter::Admit(const grpc::GenericCallbackServerContext& context,
                                                const std::string& name) const {
-  const AccessControl* const control = control_;
+  AccessControl* const control = control_;
   if (control == nullptr) return absl::UnavailableError("the coordinator is starting");
   std::vector<std::string> bearers;
   const auto range = context.client_metadata().equal_range("authorization");
@@ -288,7 +290,9 @@ absl::StatusOr<CallerAccess> CallRouter::Admit(const grpc::GenericCallbackServer
   }
   XLAD_ASSIGN_OR_RETURN(const security::Caller caller, control->Identify(PeerAddress(context.peer()), bearers));
   if (name == kHealthCheck || name.empty()) return CallerAccess{caller};
-  return Authorize(caller, name);
+  XLAD_ASSIGN_OR_RETURN(CallerAccess access, Authorize(caller, name));
+  access.control = control;
+  return access;
 }
 
 grpc::ServerGenericBidiReactor* CallRouter::CreateReactor(grpc::GenericCallbackServerContext* context) {

@@ -33,10 +33,11 @@ class CallStream {
   virtual ~CallStream() = default;
   // Reads the next message of the client. Returns false if the client will send no more messages. Cancelled if the
   // client has disconnected, DeadlineExceeded if it does not send a message for 30 s, InvalidArgument if the message is
-  // too large or cannot be parsed.
+  // too large or cannot be parsed, Unauthenticated if the caller's token has become invalid.
   virtual absl::StatusOr<bool> Read(google::protobuf::MessageLite* message) = 0;
   // The message is sent at the next Write or when the handler returns OK, and is dropped if the handler returns an
-  // error. Waits while an earlier message is still being sent. Returns Cancelled and DeadlineExceeded as Read does.
+  // error. Waits while an earlier message is still being sent. Returns Cancelled, DeadlineExceeded and
+  // Unauthenticated as Read does.
   virtual absl::Status Write(const google::protobuf::MessageLite& message) = 0;
   virtual const CallerAccess& access() const = 0;
   // NotFound unless the caller may see this job or session.
@@ -118,7 +119,7 @@ class CallRouter final : public grpc::CallbackGenericService {
       : table_(std::move(table)), on_authenticated_(std::move(on_authenticated)) {}
   // Must be called once. Until then, all calls except grpc.health.v1.Health/Check are refused. `control` must outlive
   // the calls.
-  void SetAccess(const AccessControl* control) { control_ = control; }
+  void SetAccess(AccessControl* control) { control_ = control; }
   grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* context) override;
 
  private:
@@ -126,7 +127,7 @@ class CallRouter final : public grpc::CallbackGenericService {
 
   const CallTable table_;
   const std::function<void(const std::string&)> on_authenticated_;
-  std::atomic<const AccessControl*> control_ = nullptr;
+  std::atomic<AccessControl*> control_ = nullptr;
 };
 
 }  // namespace xlad::service

@@ -358,15 +358,16 @@ CallTable MakeCallTable(const Serving& serving) {
   AddSessions(serving.engine, serving.pools, &table);
   AddTransfers(serving.engine, serving.pools, &table);
   AddStandardCalls(serving, &table);
-  table.reactors["Attach"] = [serving](grpc::GenericCallbackServerContext* context, const CallerAccess&) {
-    return MakeWorkerStream(serving.engine, serving.worker_messages, context);
+  table.reactors["Attach"] = [serving](grpc::GenericCallbackServerContext* context, const CallerAccess& access) {
+    return MakeWorkerStream(serving.engine, serving.worker_messages, context, access);
   };
   const auto add_follower = [&](const char* name,
                                 FollowerOr (*open)(Engine*, const CallerAccess&, const grpc::ByteBuffer&)) {
     table.reactors[name] = [serving, open](grpc::GenericCallbackServerContext*, const CallerAccess& access) {
-      return serving.followers->MakeStream([engine = serving.engine, open, access](const grpc::ByteBuffer& request) {
+      const auto follow = [engine = serving.engine, open, access](const grpc::ByteBuffer& request) {
         return open(engine, access, request);
-      });
+      };
+      return serving.followers->MakeStream(access, follow);
     };
   };
   add_follower("WatchJob", FollowJob);

@@ -166,13 +166,15 @@ void AddStandardCalls(const Serving& serving, CallTable* table) {
   table->methods["grpc.health.v1.Health/Check"] = {
       &serving.pools->requests, kMaxStandardRequestBytes,
       [engine](CallStream* stream) { return CheckHealth(engine, stream); }};
-  table->reactors["grpc.health.v1.Health/Watch"] = [serving](grpc::GenericCallbackServerContext*, const CallerAccess&) {
+  table->reactors["grpc.health.v1.Health/Watch"] = [serving](grpc::GenericCallbackServerContext*,
+                                                           const CallerAccess& access) {
     using FollowerOr = absl::StatusOr<std::unique_ptr<Follower>>;
-    return serving.followers->MakeStream([engine = serving.engine](const grpc::ByteBuffer& buffer) -> FollowerOr {
+    const auto open = [engine = serving.engine](const grpc::ByteBuffer& buffer) -> FollowerOr {
       HealthCheckRequest request;
       XLAD_RETURN_IF_ERROR(FromByteBuffer(buffer, kMaxStandardRequestBytes, &request));
       return std::make_unique<HealthFollower>(engine, request.service());
-    });
+    };
+    return serving.followers->MakeStream(access, open);
   };
   // The messages of both versions are the same.
   for (const char* version : {"v1", "v1alpha"}) {

@@ -36,12 +36,14 @@ grpc::ByteBuffer Joined(std::shared_ptr<const std::string> common, const grpc::B
 
 class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox {
  public:
-  WorkerStream(Engine* engine, SerialQueue* queue, grpc::CallbackServerContext* context)
+  WorkerStream(Engine* engine, SerialQueue* queue, grpc::CallbackServerContext* context, const CallerAccess& access)
       : engine_(engine), queue_(queue), context_(context) {
     queue_->Push([this] {
       connection_ = engine_->Attach(this);
       StartRead(&incoming_);
     });
+    if (access.control == nullptr) return;
+    watched_ = access.control->Watch(access.caller, [this](const absl::Status& why) { Refuse(why); });
   }
 
   // --- Outbox, called with the engine's lock held.
@@ -101,6 +103,13 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
     return true;
   }
 
+  // Ends the stream because the worker's token has become invalid. Messages that have been read are still handled.
+  void Refuse(const absl::Status& why) {
+    LogWarn("the connection of a worker is ended", {{"peer", context_->peer()}, {"why", std::string(why.message())}});
+    const std::lock_guard lock(mutex_);
+    End(ToGrpcStatus(why));
+  }
+
   void Handle() {
     WorkerMessage message;
     absl::Status status = FromByteBuffer(std::exchange(incoming_, {}), kMaxWorkerMessageBytes, &message);
@@ -121,7 +130,9 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
     if (std::exchange(ending_, true)) return;
     waiting_.clear();
     queue_->Push([this, status] {
-      engine_->Detach(connection_);  // Afterwards the engine does not send to this stream.
+      const bool has_reason = !status.ok() && status.error_code() != grpc::StatusCode::CANCELLED;
+      // Afterwards the engine does not send to this stream.
+      engine_->Detach(connection_, has_reason ? status.error_message() : "");
       Finish(status);                // The call may delete this object.
     });
   }
@@ -145,20 +156,21 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
   grpc::CallbackServerContext* const context_;
   ConnectionId connection_;
   grpc::ByteBuffer incoming_;
-  std::mutex mutex_;  // Guards all following members.
+  std::mutex mutex_;  // Guards the following members except the last.
   std::deque<grpc::ByteBuffer> waiting_;
   int64_t waiting_bytes_ = 0;
   grpc::ByteBuffer outgoing_;
   bool writing_ = false;
   bool closing_ = false;  // Whether the engine has closed the stream.
   bool ending_ = false;   // Whether the end of the stream is queued.
+  std::unique_ptr<AccessControl::Watched> watched_;  // Must be destroyed first, because it calls Refuse.
 };
 
 }  // namespace
 
 grpc::ServerGenericBidiReactor* MakeWorkerStream(Engine* engine, SerialQueue* queue,
-                                                 grpc::CallbackServerContext* context) {
-  return new WorkerStream(engine, queue, context);
+                                                 grpc::CallbackServerContext* context, const CallerAccess& access) {
+  return new WorkerStream(engine, queue, context, access);
 }
 
 // Only the followers' thread makes updates and ends streams; gRPC's threads only wake it.
@@ -166,6 +178,10 @@ class Followers::Stream final : public grpc::ServerGenericBidiReactor {
  public:
   using Open = std::function<absl::StatusOr<std::unique_ptr<Follower>>(const grpc::ByteBuffer& request)>;
   Stream(Followers* owner, Open open) : owner_(owner), open_(std::move(open)) { StartRead(&request_); }
+  void Watch(const CallerAccess& access) {
+    if (access.control == nullptr) return;
+    watched_ = access.control->Watch(access.caller, [this](const absl::Status& why) { Refuse(why); });
+  }
 
   void OnReadDone(bool ok) override {
     State reading = State::kReading;  // Or kGone, if the stream was cancelled while the request was read.
@@ -182,6 +198,7 @@ class Followers::Stream final : public grpc::ServerGenericBidiReactor {
     owner_->Wake(this);
   }
   void OnDone() override {
+    watched_.reset();  // Before the lock is taken, because Refuse takes it, too.
     // The followers' thread may be using this object, so that thread deletes it.
     const std::lock_guard lock(owner_->mutex_);
     owner_->streams_.erase(this);
@@ -192,7 +209,9 @@ class Followers::Stream final : public grpc::ServerGenericBidiReactor {
 
   // Sends the next update if there is one and the previous one has been sent.
   void Advance() {
-    if (finished_ || state_ == State::kReading || state_ == State::kWriting) return;
+    if (finished_ || state_ == State::kWriting) return;
+    if (is_refused_) return End(ToGrpcStatus(refused_));
+    if (state_ == State::kReading) return;
     if (state_ == State::kGone) return End(grpc::Status::CANCELLED);
     if (follower_ == nullptr) {
       auto follower = open_(request_);
@@ -220,6 +239,12 @@ class Followers::Stream final : public grpc::ServerGenericBidiReactor {
  private:
   enum class State { kReading, kOpening, kIdle, kWriting, kGone };
 
+  void Refuse(const absl::Status& why) {
+    refused_ = why;
+    is_refused_ = true;
+    owner_->Wake(this);
+  }
+
   void End(const grpc::Status& status) {
     finished_ = true;
     follower_.reset();
@@ -232,6 +257,9 @@ class Followers::Stream final : public grpc::ServerGenericBidiReactor {
   grpc::ByteBuffer request_, outgoing_;
   std::unique_ptr<Follower> follower_;  // This and `finished_` are used only by the followers' thread.
   bool finished_ = false;
+  absl::Status refused_;  // Valid if is_refused_ is set.
+  std::atomic<bool> is_refused_ = false;
+  std::unique_ptr<AccessControl::Watched> watched_;
 };
 
 Followers::Followers() : thread_([this] { Run(); }) {}
@@ -260,10 +288,14 @@ void Followers::Wake(Stream* stream) {
 }
 
 grpc::ServerGenericBidiReactor* Followers::MakeStream(
+    const CallerAccess& access,
     std::function<absl::StatusOr<std::unique_ptr<Follower>>(const grpc::ByteBuffer& request)> open) {
-  const std::lock_guard lock(mutex_);
   auto* stream = new Stream(this, std::move(open));
-  streams_.insert(stream);
+  {
+    const std::lock_guard lock(mutex_);
+    streams_.insert(stream);
+  }
+  stream->Watch(access);
   return stream;
 }
 

@@ -17,13 +17,15 @@
 #include <vector>
 
 #include "base/serial_queue.h"
+#include "service/access.h"
 #include "service/engine.h"
 
 namespace xlad::service {
 
-// Makes the reactor of an Attach stream. `queue` and `engine` must outlive the stream.
+// Makes the reactor of an Attach stream, which ends if the worker's token becomes invalid. `queue` and `engine` must
+// outlive the stream.
 grpc::ServerGenericBidiReactor* MakeWorkerStream(Engine* engine, SerialQueue* queue,
-                                                 grpc::CallbackServerContext* context);
+                                                 grpc::CallbackServerContext* context, const CallerAccess& access);
 
 // The next update of a follower: a message if anything has changed, and whether the stream ends after it.
 struct Update {
@@ -46,9 +48,10 @@ class Followers {
   ~Followers();  // All streams must have ended.
   // Called after a change. Makes the thread ask all followers for updates. Does not block.
   void OnChange();
-  // Makes the reactor of a stream. When its request has been read, `open` makes the follower from the request, on the
-  // followers' thread.
+  // Makes the reactor of a stream, which ends if the caller's token becomes invalid. When its request has been read,
+  // `open` makes the follower from the request, on the followers' thread.
   grpc::ServerGenericBidiReactor* MakeStream(
+      const CallerAccess& access,
       std::function<absl::StatusOr<std::unique_ptr<Follower>>(const grpc::ByteBuffer& request)> open);
 
  private:

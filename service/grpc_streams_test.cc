@@ -28,13 +28,14 @@ TEST(Followers, AStreamThatWasCancelledIsNotOpened) {
   Followers followers;
   std::promise<void> busy, go_on;
   std::atomic<int> asked = 0, opened = 0;
-  auto* const slow = followers.MakeStream([&](const grpc::ByteBuffer&) -> absl::StatusOr<std::unique_ptr<Follower>> {
-    busy.set_value();
-    go_on.get_future().wait();
-    return std::make_unique<Quiet>(&asked);
-  });
-  auto* const cancelled =
-      followers.MakeStream([&](const grpc::ByteBuffer&) -> absl::StatusOr<std::unique_ptr<Follower>> {
+  auto* const slow = followers.MakeStream(
+      CallerAccess(), [&](const grpc::ByteBuffer&) -> absl::StatusOr<std::unique_ptr<Follower>> {
+        busy.set_value();
+        go_on.get_future().wait();
+        return std::make_unique<Quiet>(&asked);
+      });
+  auto* const cancelled = followers.MakeStream(
+      CallerAccess(), [&](const grpc::ByteBuffer&) -> absl::StatusOr<std::unique_ptr<Follower>> {
         ++opened;
         return std::make_unique<Quiet>(&opened);
       });

@@ -29,6 +29,7 @@ struct Worker {
   ConnectionId connection;
   int64_t last_message_ns = 0;
   int64_t gone_ns = 0;  // When its connection closed. Valid if it has no connection.
+  std::string gone_why;  // Why the coordinator ended its connection, for display; empty if it did not.
   // Silence on the worker's links to its peers counts only from this time on. If these links were cut together with the
   // link to the coordinator, they may take as long to recover as they were cut, because TCP doubles the time between
   // retransmissions.

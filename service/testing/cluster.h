@@ -130,8 +130,8 @@ class Cluster {
   void Handle(int64_t connection, const WorkerMessage& message) {
     Do([&](CoordinatorCore& c) { c.OnWorkerMessage(ConnectionId(connection), message); });
   }
-  void Gone(int64_t connection) {
-    Do([&](CoordinatorCore& c) { c.OnWorkerGone(ConnectionId(connection)); });
+  void Gone(int64_t connection, const std::string& why = "") {
+    Do([&](CoordinatorCore& c) { c.OnWorkerGone(ConnectionId(connection), why); });
   }
   void Built(const std::string& digest = "digest", const std::vector<std::string>& batch_axes = {}) {
     ASSERT_FALSE(builds.empty());

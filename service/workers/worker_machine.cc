@@ -17,8 +17,9 @@ constexpr int64_t kRivalMs = 1000;
 
 std::string HowSilent(const Worker& worker, int64_t silent_ns) {
   const std::string duration = absl::StrCat(silent_ns / kNsPerMs, " ms");
-  return worker.connection == ConnectionId() ? absl::StrCat("it has not been connected for ", duration)
-                                             : absl::StrCat("no heartbeat for ", duration);
+  if (worker.connection != ConnectionId()) return absl::StrCat("no heartbeat for ", duration);
+  return absl::StrCat(worker.gone_why.empty() ? "" : absl::StrCat("it was refused: ", worker.gone_why, "; "),
+                      "it has not been connected for ", duration);
 }
 
 }  // namespace
@@ -127,6 +128,7 @@ void WorkerMachine::OnRegister(ConnectionId connection, const RegisterWorker& me
   context_.NoteMessage(&worker);
   worker.registration = message;
   worker.registration.clear_running();
+  worker.gone_why.clear();
   if (is_new_process) worker.leaving = false;
   worker.state = WorkerState::kAlive;
   worker.reason.clear();
@@ -183,7 +185,7 @@ void WorkerMachine::ReleaseLeaving() {
   }
 }
 
-void WorkerMachine::OnGone(ConnectionId connection) {
+void WorkerMachine::OnGone(ConnectionId connection, const std::string& why) {
   const auto known = context_.connections.find(connection);
   if (known == context_.connections.end()) return;
   const WorkerId id = known->second;
@@ -191,6 +193,7 @@ void WorkerMachine::OnGone(ConnectionId connection) {
   Worker& worker = context_.workers.at(id);
   worker.connection = ConnectionId();
   worker.gone_ns = context_.now_ns;
+  worker.gone_why = why;
   context_.reschedule = true;
   if (worker.state == WorkerState::kMayExit) {
     context_.workers.erase(id);

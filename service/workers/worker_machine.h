@@ -14,7 +14,7 @@ class WorkerMachine {
   WorkerMachine(Context* context, AttemptMachine* attempts) : context_(*context), attempts_(*attempts) {}
 
   void OnMessage(ConnectionId connection, const WorkerMessage& message);
-  void OnGone(ConnectionId connection);
+  void OnGone(ConnectionId connection, const std::string& why);
   void OnTick();
   // Lets workers exit if they have asked to be drained and have no running attempt.
   void ReleaseLeaving();
