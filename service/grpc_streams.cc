@@ -37,7 +37,7 @@ grpc::ByteBuffer Joined(std::shared_ptr<const std::string> common, const grpc::B
 class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox {
  public:
   WorkerStream(Engine* engine, SerialQueue* queue, grpc::CallbackServerContext* context, const CallerAccess& access)
-      : engine_(engine), queue_(queue), context_(context) {
+      : engine_(engine), queue_(queue), context_(context), user_(access.caller.user) {
     queue_->Push([this] {
       connection_ = engine_->Attach(this);
       StartRead(&incoming_);
@@ -120,6 +120,7 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
       End(ToGrpcStatus(status));
       return;
     }
+    if (message.has_register_()) message.mutable_register_()->set_user(user_);
     engine_->OnMessage(connection_, message);
     StartRead(&incoming_);
   }
@@ -154,6 +155,7 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
   Engine* const engine_;
   SerialQueue* const queue_;
   grpc::CallbackServerContext* const context_;
+  const std::string user_;  // The user of the worker's token.
   ConnectionId connection_;
   grpc::ByteBuffer incoming_;
   std::mutex mutex_;  // Guards the following members except the last.

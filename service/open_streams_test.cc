@@ -1,4 +1,4 @@
-// Calls that are open when their token is revoked or expires, over TLS.
+// Calls that are open when their token is revoked or expires, and worker ids, over TLS.
 #include <gmock/gmock.h>
 
 #include <thread>
@@ -22,7 +22,8 @@ class OpenStreams : public JobsOfTwoUsers {
     std::unique_ptr<Stream> stream;
     CoordinatorMessage answer;  // To the registration.
   };
-  std::unique_ptr<Attached> Attach(const std::string& token, const std::string& id, uint64_t incarnation) {
+  std::unique_ptr<Attached> Attach(const std::string& token, const std::string& id, uint64_t incarnation,
+                                   const std::string& user = "") {
     auto attached = std::make_unique<Attached>();
     PrepareCall(&attached->context, token, 600'000);
     attached->stream = stub_->Attach(&attached->context);
@@ -31,6 +32,7 @@ class OpenStreams : public JobsOfTwoUsers {
     message.mutable_register_()->set_incarnation(incarnation);
     message.mutable_register_()->set_devices(1);
     message.mutable_register_()->set_protocol(kProtocol);
+    message.mutable_register_()->set_user(user);
     attached->stream->Write(message);
     EXPECT_TRUE(attached->stream->Read(&attached->answer));
     return attached;
@@ -112,6 +114,19 @@ TEST_F(OpenStreams, EndWhenTheirTokenExpires) {
   const auto attached = Attach(token, "a", 1);
   ASSERT_TRUE(attached->answer.has_registered());
   ExpectRefused(End<CoordinatorMessage>(attached->stream.get()), "which has expired");
+}
+
+TEST_F(OpenStreams, AWorkerIdBelongsToTheUserOfItsToken) {
+  const auto first = Attach(Token(Role::kWorker, "wendy"), "a", 7);
+  EXPECT_EQ(first->answer.registered().refused(), "");
+  // Neither the incarnation nor a claim in the message helps.
+  const auto thief = Attach(Token(Role::kWorker, "mallory"), "a", 7, "wendy");
+  EXPECT_THAT(thief->answer.registered().refused(), HasSubstr("another user than the token of this worker (mallory)"));
+  EXPECT_TRUE(IsServed(first->stream.get()));
+  // A new token of the same user takes the place of the old one.
+  const auto again = Attach(Token(Role::kWorker, "wendy"), "a", 7);
+  EXPECT_EQ(again->answer.registered().refused(), "");
+  for (Attached* attached : {first.get(), thief.get(), again.get()}) attached->context.TryCancel();
 }
 
 }  // namespace

@@ -1,10 +1,70 @@
-// The worker of a refused token is lost like any other.
+// A worker id belongs to the user whose token registered it. The worker of a refused token is lost like any other.
 #include "service/testing/cluster.h"
 
 namespace xlad::service {
 namespace {
 
 using ::testing::HasSubstr;
+
+// Registers a worker of `user`. Returns why the coordinator refused it, or "".
+std::string RegisterAs(Cluster* cluster, const std::string& user, int64_t connection, const std::string& id,
+                       uint64_t incarnation) {
+  cluster->user = user;
+  cluster->sent.clear();
+  cluster->Register(connection, id, incarnation);
+  for (const SendMessage& sent : cluster->sent) {
+    if (sent.connection == ConnectionId(connection)) return sent.message.registered().refused();
+  }
+  return "no answer";
+}
+
+constexpr char kRefusal[] = "worker a belongs to another user than the token of this worker (mallory)";
+
+TEST(WorkerIds, AnotherUserNeverGetsTheId) {
+  Cluster cluster;
+  EXPECT_EQ(RegisterAs(&cluster, "wendy", 1, "a", 1), "");
+  for (const uint64_t incarnation : {uint64_t{1}, uint64_t{2}}) {  // A peer of a job knows the incarnation.
+    EXPECT_THAT(RegisterAs(&cluster, "mallory", 2, "a", incarnation), HasSubstr(kRefusal)) << "alive";
+  }
+  cluster.Advance(CoordinatorOptions().suspect_ms + 500);
+  ASSERT_EQ(cluster.coordinator().workers().List().workers(0).state(), "suspect");
+  EXPECT_THAT(RegisterAs(&cluster, "mallory", 3, "a", 1), HasSubstr(kRefusal)) << "silent";
+  EXPECT_THAT(RegisterAs(&cluster, "mallory", 3, "a", 3), HasSubstr(kRefusal)) << "silent";
+  cluster.Gone(1);
+  EXPECT_THAT(RegisterAs(&cluster, "mallory", 4, "a", 1), HasSubstr(kRefusal)) << "not connected";
+  cluster.Advance(CoordinatorOptions().lost_ms);
+  ASSERT_EQ(cluster.coordinator().workers().List().workers(0).state(), "lost");
+  EXPECT_THAT(RegisterAs(&cluster, "mallory", 5, "a", 5), HasSubstr(kRefusal)) << "lost";
+  EXPECT_EQ(RegisterAs(&cluster, "mallory", 6, "b", 6), "") << "another id";
+  EXPECT_EQ(RegisterAs(&cluster, "wendy", 7, "a", 7), "");
+  EXPECT_EQ(cluster.coordinator().workers().List().workers(0).state(), "alive");
+}
+
+// The worker was restarted on another node, while its old connection still seems to be open.
+TEST(WorkerIds, TheSameUserTakesOverASilentWorker) {
+  Cluster cluster;
+  EXPECT_EQ(RegisterAs(&cluster, "wendy", 1, "a", 1), "");
+  cluster.Advance(CoordinatorOptions().suspect_ms + 100);
+  EXPECT_EQ(RegisterAs(&cluster, "wendy", 2, "a", 2), "");
+  EXPECT_EQ(cluster.closed, std::vector<ConnectionId>{ConnectionId(1)});
+}
+
+// The registered workers are not in the log, but the workers of a running attempt are.
+TEST(WorkerIds, AfterARestartOfTheCoordinatorTheAttemptsWorkerKeepsItsId) {
+  Cluster cluster;
+  cluster.user = "wendy";
+  const std::string job = cluster.RunningJob();
+  EXPECT_EQ(cluster.CountSent([](const auto& m) { return m.has_launch() && !m.launch().peers(0).user().empty(); }), 0)
+      << "workers do not need the user";
+  const RunningTask task = cluster.Task(job, 10);
+  cluster.Restart();
+  EXPECT_THAT(RegisterAs(&cluster, "mallory", 11, "a", 1), HasSubstr(kRefusal));
+  cluster.user = "wendy";
+  cluster.Register(12, "a", 1, {task});
+  cluster.Register(13, "b", 1, {task});
+  EXPECT_EQ(cluster.Status(job).state(), RUNNING);
+  EXPECT_EQ(cluster.Status(job).attempt(), 1);
+}
 
 TEST(WorkerIds, AJobWhoseWorkerIsRefusedGoesOnByItsPolicy) {
   Cluster cluster;

@@ -75,7 +75,12 @@ void AttemptMachine::Launch(Job* job, const std::vector<Peer>& peers, const std:
   AttemptPlaced* placed = event.mutable_placed();
   placed->set_attempt(job->attempt + 1);
   placed->set_generation(context_.jobs.generation().value() + 1);
-  for (const Peer& peer : peers) *placed->add_peers() = peer;
+  for (const Peer& peer : peers) {
+    Peer* const added = placed->add_peers();
+    *added = peer;
+    const Worker* const worker = context_.FindWorker(WorkerId(peer.worker_id()));
+    if (worker != nullptr) added->set_user(worker->registration.user());
+  }
   for (const CollectivePlanProto& plan : plans) *placed->add_plans() = plan;
   placed->set_first_step(start.step);
   placed->set_state_blob(start.state_blob);

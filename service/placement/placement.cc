@@ -307,6 +307,7 @@ LaunchTask LaunchOf(const Job& job) {
   launch.set_attempt(job.placed.attempt());
   launch.set_generation(job.placed.generation());
   *launch.mutable_peers() = job.placed.peers();
+  for (Peer& peer : *launch.mutable_peers()) peer.clear_user();
   *launch.mutable_plans() = job.placed.plans();
   *launch.mutable_spec() = job.spec;
   *launch.mutable_spec()->mutable_mesh() = job.placed_mesh;

@@ -116,6 +116,7 @@ class Cluster {
     registration->set_devices(2);
     registration->set_protocol(protocol);
     registration->set_replaces_code(replaces_code);
+    registration->set_user(user);
     for (const std::string& kind : kinds) {
       DeviceOffer* offer = registration->add_offers();
       offer->set_count(2 / static_cast<int>(kinds.size()));
@@ -249,6 +250,7 @@ class Cluster {
   }
 
   int32_t protocol = kProtocol;  // The protocol of workers that register.
+  std::string user;             // The user of the tokens of workers that register.
   bool replaces_code = false;   // Whether workers that register replace quickly compiled code.
   ManualClock clock{1};
   MemoryJobStore store;

@@ -92,6 +92,7 @@ bool WorkerMachine::IsRefused(ConnectionId connection, const RegisterWorker& mes
                                     registered->second.str(), ", expected one connection for each worker"));
     return true;
   }
+  if (IsOfAnotherUser(connection, message)) return true;
   const Worker* known = context_.FindWorker(id);
   const bool is_rival = known != nullptr && known->connection != ConnectionId() && known->connection != connection &&
                         known->registration.incarnation() != message.incarnation() &&
@@ -111,6 +112,30 @@ bool WorkerMachine::IsRefused(ConnectionId connection, const RegisterWorker& mes
   } else {  // The first process may have ended although its connection is still open, so the second process may retry.
     context_.Close(connection);
   }
+  return true;
+}
+
+bool WorkerMachine::IsOfAnotherUser(ConnectionId connection, const RegisterWorker& message) {
+  const WorkerId id(message.worker_id());
+  const Worker* const known = context_.FindWorker(id);
+  std::set<std::string> users;
+  if (known != nullptr) users.insert(known->registration.user());
+  // After a restart of the coordinator, the log has the workers of running attempts.
+  if (const auto recovered = context_.recovered.find(id); recovered != context_.recovered.end()) {
+    for (const JobId& job : recovered->second) {
+      const Job* const placed = context_.jobs.Find(job);
+      if (placed == nullptr || !context_.attempts.contains(job)) continue;
+      for (const Peer& peer : placed->placed.peers()) {
+        if (peer.worker_id() == id.str() && !peer.user().empty()) users.insert(peer.user());
+      }
+    }
+  }
+  users.erase(message.user());
+  if (users.empty()) return false;
+  LogWarn("a worker is refused, because its id belongs to another user",
+          {{"worker", id.str()}, {"user", message.user()}, {"owner", *users.begin()}});
+  Refuse(connection, absl::StrCat("worker ", id.str(), " belongs to another user than the token of this worker (",
+                                  message.user(), "); start this one with another --id, or with a token of that user"));
   return true;
 }
 

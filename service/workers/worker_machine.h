@@ -26,6 +26,8 @@ class WorkerMachine {
  private:
   void OnRegister(ConnectionId connection, const RegisterWorker& message);
   bool IsRefused(ConnectionId connection, const RegisterWorker& message);
+  // Refuses a worker whose id another user's worker has. Such a worker need not be connected.
+  bool IsOfAnotherUser(ConnectionId connection, const RegisterWorker& message);
   void Refuse(ConnectionId connection, const std::string& why);
   void OnHeartbeat(const WorkerId& worker, const Heartbeat& message);
   void OnLeaving(Worker* worker);
