@@ -410,8 +410,8 @@ absl::StatusOr<WhyJobResponse> Engine::Why(const std::string& job_id) {
   return why;
 }
 
-absl::StatusOr<ListWorkersResponse> Engine::ListWorkers() {
-  return Ask<ListWorkersResponse>([&](CoordinatorCore& coordinator) { return coordinator.workers().List(); });
+absl::StatusOr<ListWorkersResponse> Engine::ListWorkers(const WorkerMachine::Shows& shows) {
+  return Ask<ListWorkersResponse>([&](CoordinatorCore& coordinator) { return coordinator.workers().List(shows); });
 }
 
 absl::Status Engine::Drain(const std::string& worker_id) {

@@ -87,7 +87,8 @@ class Engine {
   absl::StatusOr<std::string> Trace(const std::string& job_id);
   // How each device spent its last recorded step, by device; see TraceStore.
   std::map<int, StepShare> StepShares(const std::string& job_id) { return traces_->Shares(job_id); }
-  absl::StatusOr<ListWorkersResponse> ListWorkers();
+  // Shows only the jobs for which `shows` returns true; null shows all jobs.
+  absl::StatusOr<ListWorkersResponse> ListWorkers(const WorkerMachine::Shows& shows = nullptr);
   absl::Status Drain(const std::string& worker_id);
   absl::Status Undrain(const std::string& worker_id);
   // Also works while the engine is not serving; the status then has the reason.

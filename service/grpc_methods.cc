@@ -283,6 +283,16 @@ absl::Status ListJobs(Engine* engine, CallStream* stream) {
   return stream->Write(own);
 }
 
+// Lists the workers. The ids of jobs that the caller may not see are left out.
+absl::Status ListWorkers(Engine* engine, CallStream* stream) {
+  XLAD_RETURN_IF_ERROR(ReadRequest<ListWorkersRequest>(stream).status());
+  const CallerAccess& access = stream->access();
+  XLAD_ASSIGN_OR_RETURN(const ListWorkersResponse response, engine->ListWorkers([&access](const Job& job) {
+    return CheckOwner(access, job.id.str(), job.client_key).ok();
+  }));
+  return stream->Write(response);
+}
+
 void AddJobs(Engine* e, HandlerPools* pools, CallTable* table) {
   const auto add = [&](const char* name, Handler handler) {
     table->methods[name] = {&pools->requests, kMaxRequestBytes, std::move(handler)};
@@ -302,7 +312,7 @@ void AddAdministration(Engine* e, HandlerPools* pools, CallTable* table) {
   const auto add = [&](const char* name, Handler handler) {
     table->methods[name] = {&pools->requests, kMaxRequestBytes, std::move(handler)};
   };
-  add("ListWorkers", Unary<ListWorkersRequest>([e](const auto&) { return e->ListWorkers(); }));
+  add("ListWorkers", [e](CallStream* stream) { return ListWorkers(e, stream); });
   add("DrainWorker", Command<DrainWorkerRequest, DrainWorkerResponse>(
                          [e](const auto& request) { return e->Drain(request.worker_id()); }));
   add("UndrainWorker", Command<UndrainWorkerRequest, UndrainWorkerResponse>(

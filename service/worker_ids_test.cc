@@ -1,4 +1,5 @@
 // A worker id belongs to the user whose token registered it. The worker of a refused token is lost like any other.
+// Users do not learn of the jobs of others.
 #include "service/testing/cluster.h"
 
 namespace xlad::service {
@@ -81,6 +82,31 @@ TEST(WorkerIds, AJobWhoseWorkerIsRefusedGoesOnByItsPolicy) {
   cluster.RunFor(4000, {2});
   EXPECT_EQ(cluster.Status(job).state(), COMPILING);
   EXPECT_EQ(cluster.Status(job).mesh(0).size(), 2);
+}
+
+// Two jobs run on one worker, and more wait.
+TEST(JobsOfOthers, AreNotNamed) {
+  Cluster cluster;
+  cluster.Register(1, "a");
+  std::vector<std::string> jobs;
+  for (const char* key : {"@alice/1", "@bob/1"}) {
+    jobs.push_back(cluster.Submit(1, key));
+    cluster.Built(key);
+    cluster.Start(jobs.back(), {1});
+  }
+  const auto shown = [&](const std::string& key) {
+    const auto shows = [&](const Job& job) { return job.client_key == key; };
+    return cluster.coordinator().workers().List(shows).workers(0).job_id();
+  };
+  EXPECT_EQ(shown("@alice/1"), jobs[0]);
+  EXPECT_EQ(shown("@bob/1"), jobs[1]);
+  EXPECT_EQ(shown("@carol/1"), "");
+  const std::string first = cluster.Submit(2, "@alice/2");
+  cluster.Built("more");
+  const std::string bobs = cluster.Submit(1, "@bob/2"), alices = cluster.Submit(1, "@alice/3");
+  EXPECT_EQ(cluster.Status(bobs).reason(), "waits behind a pending job of another user");
+  EXPECT_THAT(cluster.coordinator().Why(JobId(bobs))->text(), ::testing::Not(HasSubstr(first)));
+  EXPECT_THAT(cluster.Status(alices).reason(), HasSubstr("waits behind job " + first));
 }
 
 }  // namespace

@@ -271,7 +271,11 @@ void WorkerMachine::OnTick() {
   }
 }
 
-ListWorkersResponse WorkerMachine::List() const {
+ListWorkersResponse WorkerMachine::List(const Shows& shows) const {
+  const auto is_shown = [&](const JobId& id) {
+    const Job* const job = context_.jobs.Find(id);
+    return shows == nullptr || (job != nullptr && shows(*job));
+  };
   ListWorkersResponse response;
   for (const auto& [id, worker] : context_.workers) {
     ListWorkersResponse::Worker* out = response.add_workers();
@@ -282,7 +286,8 @@ ListWorkersResponse WorkerMachine::List() const {
     out->set_pid(worker.registration.pid());
     out->set_devices(worker.registration.devices());
     out->set_state(StateName(worker, drained));
-    if (!worker.jobs.empty()) out->set_job_id(worker.jobs.begin()->str());
+    const auto shown = std::find_if(worker.jobs.begin(), worker.jobs.end(), is_shown);
+    if (shown != worker.jobs.end()) out->set_job_id(shown->str());
     out->set_version(worker.registration.version());
     out->set_silent_ms((context_.now_ns - worker.last_message_ns) / kNsPerMs);
     out->set_reason(!worker.reason.empty() ? worker.reason

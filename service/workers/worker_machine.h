@@ -1,6 +1,7 @@
 // Handles the registration, silence, loss and drains of workers.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 
@@ -19,7 +20,10 @@ class WorkerMachine {
   // Lets workers exit if they have asked to be drained and have no running attempt.
   void ReleaseLeaving();
 
-  ListWorkersResponse List() const;
+  // Whether a job is shown.
+  using Shows = std::function<bool(const Job& job)>;
+  // Names one job of each worker: the first for which `shows` returns true, or is null.
+  ListWorkersResponse List(const Shows& shows = nullptr) const;
   absl::Status Drain(const WorkerId& id);
   absl::Status Undrain(const WorkerId& id);
 
