@@ -32,6 +32,7 @@ TEST(FreeDevices, TakesTheDevicesThatPlaceOnWorkersTakes) {
     for (int w = 0; w < count; ++w) {
       RegisterWorker& worker = workers.emplace_back();
       worker.set_worker_id(absl::StrCat("w", w));
+      worker.set_host(absl::StrCat("host", random() % 4));
       for (const Target& target : targets) {
         if (random() % 3 != 0) continue;
         DeviceOffer offer;
@@ -53,10 +54,14 @@ TEST(FreeDevices, TakesTheDevicesThatPlaceOnWorkersTakes) {
       if (restricted) {
         std::erase_if(allowed, [&](const auto& offer) { return offer.registration->worker_id() == banned; });
       }
-      const std::vector<Peer> expected = PlaceOnWorkers(allowed, devices, target);
+      std::vector<int64_t> blocks;
+      for (const int64_t size : {devices, int64_t{4}, int64_t{2}}) {
+        if (devices % size == 0 && (blocks.empty() || blocks.back() % size == 0)) blocks.push_back(size);
+      }
+      const std::vector<Peer> expected = PlaceOnWorkers(allowed, devices, target, blocks);
       const std::vector<Peer> taken =
-          restricted ? free.TakeFrom([&](const std::string& id) { return id != banned; }, devices, target)
-                     : free.Take(devices, target);
+          restricted ? free.TakeFrom([&](const std::string& id) { return id != banned; }, devices, target, blocks)
+                     : free.Take(devices, target, blocks);
       ASSERT_EQ(Text(taken), Text(expected)) << "round " << round << ", job " << job;
       for (const Peer& peer : taken) {
         for (WorkerDevices& offer : left) {
@@ -107,7 +112,7 @@ TEST(FreeDevices, TakesMixes) {
     usable += std::min(cpus, most_cpus);
     EXPECT_EQ(devices.Count(parts), usable);
     const int64_t wanted = 1 + static_cast<int64_t>(random() % 12);
-    const std::vector<Peer> peers = devices.TakeMix(nullptr, wanted, parts);
+    const std::vector<Peer> peers = devices.TakeMix(nullptr, wanted, parts, {wanted});
     ASSERT_EQ(peers.empty(), usable < wanted) << "round " << round;
     if (peers.empty()) continue;
     std::map<int32_t, std::string> digests;  // By mesh position.

@@ -6,6 +6,7 @@
 #include "proto/device_name.h"
 #include "proto/mesh.h"
 #include "service/jobs/job_machine.h"
+#include "service/placement/deal.h"
 #include "service/placement/device_mix.h"
 
 namespace xlad::service {
@@ -268,9 +269,11 @@ JobMachine::Outcome JobMachine::Place(Job* job) {
   const bool needs_its_workers = WaitsForItsWorkers(*job);
   FreeDevices::MayHave may_have = nullptr;
   if (needs_its_workers) may_have = [job](const std::string& worker) { return HasPeer(*job, worker); };
+  const std::vector<int64_t> blocks = InnerBlocks(job->mesh, wanted);
   std::vector<Peer> peers = TakeFree(may_have, [&](FreeDevices* free, const FreeDevices::MayHave& from) {
-    if (parts.size() > 1) return free->TakeMix(from, wanted, parts);
-    return from == nullptr ? free->Take(wanted, parts[0].target) : free->TakeFrom(from, wanted, parts[0].target);
+    if (parts.size() > 1) return free->TakeMix(from, wanted, parts, blocks);
+    return from == nullptr ? free->Take(wanted, parts[0].target, blocks)
+                           : free->TakeFrom(from, wanted, parts[0].target, blocks);
   });
   if (!peers.empty()) {
     GiveShards(DeviceCount(job->mesh) / wanted, &peers);
@@ -329,10 +332,11 @@ JobMachine::Outcome JobMachine::PlaceSession(Job* job) {
   const std::vector<Target> targets = TargetsForSession(job);
   if (targets.empty()) return HasEnded(*job) ? Outcome::kDone : Outcome::kWaitsForWorkers;
   const int64_t wanted = DeviceCount(job->mesh);
+  const std::vector<int64_t> blocks = InnerBlocks(job->mesh, wanted);
   for (const Target& offered : Free().Targets()) {
     if (!job->spec.device_name().empty() && DeviceName(offered) != job->spec.device_name()) continue;
     const std::vector<Peer> peers = TakeFree(nullptr, [&](FreeDevices* free, const FreeDevices::MayHave& from) {
-      return from == nullptr ? free->Take(wanted, offered) : free->TakeFrom(from, wanted, offered);
+      return from == nullptr ? free->Take(wanted, offered, blocks) : free->TakeFrom(from, wanted, offered, blocks);
     });
     if (peers.empty()) continue;
     attempts_.Launch(job, peers, {});

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "proto/device_name.h"
+#include "service/placement/deal.h"
 
 namespace xlad::service {
 namespace {
@@ -29,10 +30,22 @@ void AppendPart(const std::vector<Peer>& taken, const FreeDevices::Part& part, i
   }
 }
 
+// Returns the blocks of a part that has `devices` positions from `first` on: those that divide both.
+FreeDevices::Blocks BlocksInPart(const FreeDevices::Blocks& blocks, int64_t first, int64_t devices) {
+  FreeDevices::Blocks inside;
+  for (const int64_t block : blocks) {
+    if (first % block == 0 && devices % block == 0) inside.push_back(block);
+  }
+  return inside;
+}
+
 }  // namespace
 
 FreeDevices::FreeDevices(std::vector<WorkerDevices> free) : offers_(std::move(free)) {
+  std::map<std::string, int> hosts;
   for (size_t o = 0; o < offers_.size(); ++o) {
+    const int next = static_cast<int>(hosts.size());
+    hosts_.push_back(hosts.emplace(offers_[o].registration->host(), next).first->second);
     const Target& target = offers_[o].offer.target();
     Pool* pool = const_cast<Pool*>(Find(target));
     if (pool == nullptr) pool = &pools_.emplace_back(Pool{target, 0, {}});
@@ -58,21 +71,19 @@ std::vector<Target> FreeDevices::Targets() const {
   return targets;
 }
 
-std::vector<Peer> FreeDevices::Take(int64_t devices, const Target& target) {
+std::vector<Peer> FreeDevices::Take(int64_t devices, const Target& target, const Blocks& blocks) {
   Pool* pool = const_cast<Pool*>(Find(target));
   if (pool == nullptr || pool->devices < devices) return {};
   std::vector<size_t> largest;
-  int64_t capacity = 0;
-  for (auto at = pool->offers.begin(); at != pool->offers.end() && capacity < devices; ++at) {
-    for (auto offer = at->second.begin(); offer != at->second.end() && capacity < devices; ++offer) {
-      largest.push_back(*offer);
-      capacity += at->first;
-    }
+  for (const auto& [count, offers] : pool->offers) {
+    largest.insert(largest.end(), offers.begin(), count >= devices ? std::next(offers.begin()) : offers.end());
+    if (count >= devices) break;  // The largest worker has enough devices.
   }
-  return TakeOffers(largest, devices, pool);
+  return TakeOffers(largest, devices, blocks, pool);
 }
 
-std::vector<Peer> FreeDevices::TakeFrom(const MayHave& may_have, int64_t devices, const Target& target) {
+std::vector<Peer> FreeDevices::TakeFrom(const MayHave& may_have, int64_t devices, const Target& target,
+                                        const Blocks& blocks) {
   Pool* pool = const_cast<Pool*>(Find(target));
   if (pool == nullptr) return {};
   std::vector<size_t> allowed;
@@ -81,7 +92,7 @@ std::vector<Peer> FreeDevices::TakeFrom(const MayHave& may_have, int64_t devices
       if (may_have(offers_[offer].registration->worker_id())) allowed.push_back(offer);
     }
   }
-  return TakeOffers(allowed, devices, pool);
+  return TakeOffers(allowed, devices, blocks, pool);
 }
 
 std::pair<std::vector<int64_t>, int64_t> FreeDevices::Share(const MayHave& may_have, int64_t devices,
@@ -113,36 +124,39 @@ int64_t FreeDevices::Count(const std::vector<Part>& parts) const {
   return kAll - Share(nullptr, kAll, parts).second;
 }
 
-std::vector<Peer> FreeDevices::TakeMix(const MayHave& may_have, int64_t devices, const std::vector<Part>& parts) {
+std::vector<Peer> FreeDevices::TakeMix(const MayHave& may_have, int64_t devices, const std::vector<Part>& parts,
+                                       const Blocks& blocks) {
   const auto [shares, missing] = Share(may_have, devices, parts);
   std::vector<Peer> peers;
   if (missing > 0) return peers;
   int64_t first = 0;
   for (size_t p = 0; p < parts.size(); ++p) {
     if (shares[p] == 0) continue;
-    const std::vector<Peer> taken =
-        may_have == nullptr ? Take(shares[p], parts[p].target) : TakeFrom(may_have, shares[p], parts[p].target);
+    const Blocks inside = BlocksInPart(blocks, first, shares[p]);
+    const std::vector<Peer> taken = may_have == nullptr ? Take(shares[p], parts[p].target, inside)
+                                                        : TakeFrom(may_have, shares[p], parts[p].target, inside);
     AppendPart(taken, parts[p], static_cast<int32_t>(first), &peers);
     first += shares[p];
   }
   return peers;
 }
 
-std::vector<Peer> FreeDevices::TakeOffers(const std::vector<size_t>& offers, int64_t devices, Pool* pool) {
-  std::vector<WorkerDevices> fit;
-  for (const size_t offer : offers) fit.push_back(offers_[offer]);
-  std::vector<Peer> peers = PlaceOnWorkers(fit, devices, pool->target);
-  for (const Peer& peer : peers) {
-    const size_t offer = *std::find_if(offers.begin(), offers.end(), [&](size_t o) {
-      return offers_[o].registration->worker_id() == peer.worker_id() &&
-             DeviceName(offers_[o].offer.target()) == peer.device_name();
-    });
+std::vector<Peer> FreeDevices::TakeOffers(const std::vector<size_t>& offers, int64_t devices, const Blocks& blocks,
+                                          Pool* pool) {
+  std::vector<WorkerRoom> rooms;
+  for (const size_t offer : offers) rooms.push_back({offers_[offer].devices, hosts_[offer]});
+  const std::vector<WorkerShare> dealt = DealDevices(rooms, devices, blocks);
+  std::vector<std::pair<const WorkerDevices*, int64_t>> shares;
+  for (const WorkerShare& share : dealt) shares.emplace_back(&offers_[offers[share.worker]], share.devices);
+  std::vector<Peer> peers = PeersFor(shares);
+  for (const WorkerShare& share : dealt) {
+    const size_t offer = offers[share.worker];
     int64_t& left = offers_[offer].devices;
     auto known = pool->offers.find(left);
     known->second.erase(offer);
     if (known->second.empty()) pool->offers.erase(known);
-    left -= peer.devices_size();
-    pool->devices -= peer.devices_size();
+    left -= share.devices;
+    pool->devices -= share.devices;
     if (left > 0) pool->offers[left].insert(offer);
   }
   return peers;

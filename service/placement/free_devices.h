@@ -1,7 +1,8 @@
 // The free devices of all workers, from which one job after another takes devices. Pure data.
 //
-// The time to take devices grows with the number of workers that the job gets and not with the size of the cluster. The
-// exception is a job that may have only some workers.
+// The time to take devices does not grow with the size of the cluster if a job fits on one worker. It grows with the
+// number of workers that have free devices if a job needs several workers, because their hosts are compared, or may
+// have only some workers.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +27,14 @@ class FreeDevices {
   int64_t Count(const Target& target) const;
   // The targets of the devices, in the order in which the workers first offer them.
   std::vector<Target> Targets() const;
+  // The sizes of blocks that DealDevices should not cut (service/placement/deal.h).
+  using Blocks = std::vector<int64_t>;
   // Takes the devices that PlaceOnWorkers would choose. Returns an empty list, and takes nothing, if there are too few.
-  std::vector<Peer> Take(int64_t devices, const Target& target);
+  std::vector<Peer> Take(int64_t devices, const Target& target, const Blocks& blocks = {});
   // Whether devices may be taken from a worker.
   using MayHave = std::function<bool(const std::string& worker_id)>;
   // Like Take, but only from workers for which `may_have`, which must not be null, returns true.
-  std::vector<Peer> TakeFrom(const MayHave& may_have, int64_t devices, const Target& target);
+  std::vector<Peer> TakeFrom(const MayHave& may_have, int64_t devices, const Target& target, const Blocks& blocks = {});
 
   // The devices of one target in a job that runs on several targets.
   struct Part {
@@ -44,8 +47,9 @@ class FreeDevices {
   int64_t Count(const std::vector<Part>& parts) const;
   // Takes devices from the parts, in their order, as many as possible from each. Devices of the first part get the
   // lowest mesh positions. The result has one peer per worker. It is empty if there are too few devices. If `may_have`
-  // is null, the job may have all workers.
-  std::vector<Peer> TakeMix(const MayHave& may_have, int64_t devices, const std::vector<Part>& parts);
+  // is null, the job may have all workers. Blocks that are partly in one part and partly in another one are cut.
+  std::vector<Peer> TakeMix(const MayHave& may_have, int64_t devices, const std::vector<Part>& parts,
+                            const Blocks& blocks = {});
 
  private:
   // The devices that run code for one target.
@@ -57,12 +61,14 @@ class FreeDevices {
     std::map<int64_t, std::set<size_t>, std::greater<>> offers;
   };
   const Pool* Find(const Target& target) const;
-  std::vector<Peer> TakeOffers(const std::vector<size_t>& offers, int64_t devices, Pool* pool);
+  // `offers` must be sorted by the number of free devices, the largest first.
+  std::vector<Peer> TakeOffers(const std::vector<size_t>& offers, int64_t devices, const Blocks& blocks, Pool* pool);
   // Returns how many of `devices` the job takes from each part, and how many devices are still missing.
   std::pair<std::vector<int64_t>, int64_t> Share(const MayHave& may_have, int64_t devices,
                                                  const std::vector<Part>& parts) const;
 
   std::vector<WorkerDevices> offers_;
+  std::vector<int> hosts_;  // The host of each offer: equal numbers are equal hosts.
   std::vector<Pool> pools_;
 };
 

@@ -10,6 +10,7 @@
 #include "collectives/plan/spec_proto.h"
 #include "proto/device_name.h"
 #include "security/session_keys.h"
+#include "service/placement/deal.h"
 #include "service/placement/device_mix.h"
 
 namespace xlad::service {
@@ -183,42 +184,41 @@ int64_t DevicesOfNamedKinds(const std::vector<WorkerDevices>& workers, const std
   return devices;
 }
 
-std::vector<Peer> PlaceOnWorkers(const std::vector<WorkerDevices>& free, int64_t devices, const Target& target) {
-  std::vector<WorkerDevices> fit;
-  for (const WorkerDevices& worker : free) {
-    if (IsSameTarget(worker.offer.target(), target)) fit.push_back(worker);
-  }
-  std::stable_sort(fit.begin(), fit.end(), [](const auto& a, const auto& b) { return a.devices > b.devices; });
-  size_t workers = 0;
-  int64_t capacity = 0;
-  while (workers < fit.size() && capacity < devices) capacity += fit[workers++].devices;
-  if (capacity < devices) return {};
-  fit.resize(workers);
-
-  // Assign one device at a time to the worker that has the fewest assigned devices and still has a free one.
-  std::vector<int64_t> share(workers, 0);
-  for (int64_t dealt = 0; dealt < devices; ++dealt) {
-    size_t best = workers;
-    for (size_t w = 0; w < workers; ++w) {
-      if (share[w] < fit[w].devices && (best == workers || share[w] < share[best])) best = w;
-    }
-    ++share[best];
-  }
+std::vector<Peer> PeersFor(const std::vector<std::pair<const WorkerDevices*, int64_t>>& shares) {
   std::vector<Peer> peers;
   int32_t next = 0;
-  for (size_t w = 0; w < workers; ++w) {
-    if (share[w] == 0) continue;
-    const RegisterWorker& registration = *fit[w].registration;
+  for (const auto& [worker, devices] : shares) {
+    const RegisterWorker& registration = *worker->registration;
     Peer& peer = peers.emplace_back();
     peer.set_worker_id(registration.worker_id());
     peer.set_incarnation(registration.incarnation());
     peer.set_host(registration.host());
     peer.set_pid(registration.pid());
     peer.set_data_address(registration.data_address());
-    peer.set_device_name(DeviceName(fit[w].offer.target()));
-    for (int64_t i = 0; i < share[w]; ++i) peer.add_devices(next++);
+    peer.set_device_name(DeviceName(worker->offer.target()));
+    for (int64_t i = 0; i < devices; ++i) peer.add_devices(next++);
   }
   return peers;
+}
+
+std::vector<Peer> PlaceOnWorkers(const std::vector<WorkerDevices>& free, int64_t devices, const Target& target,
+                                 const std::vector<int64_t>& blocks) {
+  std::vector<const WorkerDevices*> fit;
+  for (const WorkerDevices& worker : free) {
+    if (IsSameTarget(worker.offer.target(), target)) fit.push_back(&worker);
+  }
+  std::stable_sort(fit.begin(), fit.end(), [](const auto* a, const auto* b) { return a->devices > b->devices; });
+  std::map<std::string, int> hosts;
+  std::vector<WorkerRoom> rooms;
+  for (const WorkerDevices* worker : fit) {
+    const int next = static_cast<int>(hosts.size());
+    rooms.push_back({worker->devices, hosts.emplace(worker->registration->host(), next).first->second});
+  }
+  std::vector<std::pair<const WorkerDevices*, int64_t>> shares;
+  for (const WorkerShare& share : DealDevices(rooms, devices, blocks)) {
+    shares.emplace_back(fit[share.worker], share.devices);
+  }
+  return PeersFor(shares);
 }
 
 void GiveShards(int64_t shards, std::vector<Peer>* peers) {

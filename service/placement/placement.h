@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -23,11 +24,17 @@ struct WorkerDevices {
 // Returns the devices that the worker offers, one element per kind of device.
 std::vector<DeviceOffer> OffersOf(const RegisterWorker& registration);
 
-// Places `devices` mesh positions, in order, on as few workers as possible, and as evenly as possible on these workers.
+// Places `devices` mesh positions on workers as DealDevices does (service/placement/deal.h), which explains `blocks`.
 // Uses only devices that can run code for `target`, so all are of one kind. Returns an empty list if there are too few.
 //
-// Example: 6 devices on free workers a (4), b (4), c (2): a gets positions 0, 1, 2 and b gets 3, 4, 5.
-std::vector<Peer> PlaceOnWorkers(const std::vector<WorkerDevices>& free, int64_t devices, const Target& target);
+// Example: 6 devices on free workers a (4), b (4), c (2): a gets positions 0, 1, 2 and b gets 3, 4, 5. If pairs of
+// positions are blocks, a gets 0, 1, 2, 3 and b gets 4, 5.
+std::vector<Peer> PlaceOnWorkers(const std::vector<WorkerDevices>& free, int64_t devices, const Target& target,
+                                 const std::vector<int64_t>& blocks = {});
+
+// Returns the peers of an attempt that takes these numbers of devices of the workers' offers. The positions are in the
+// order of the list.
+std::vector<Peer> PeersFor(const std::vector<std::pair<const WorkerDevices*, int64_t>>& shares);
 
 // Assigns `shards` mesh positions instead of one to each device of `peers`, which PlaceOnWorkers has returned.
 //
