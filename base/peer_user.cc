@@ -109,13 +109,17 @@ absl::StatusOr<uid_t> UserOfClient(const std::string& client, const std::string&
                                                          server, ": ", user.status().message()));
 }
 
-absl::Status CheckSameUser(const std::string& client, const std::string& server) {
+absl::StatusOr<uid_t> FindSameUser(const std::string& client, const std::string& server) {
   const absl::StatusOr<uid_t> user = UserOfClient(client, server);
   if (!user.ok()) return absl::PermissionDeniedError(user.status().message());
-  if (*user == geteuid() || *user == 0) return absl::OkStatus();
+  if (*user == geteuid() || *user == 0) return *user;
   return absl::PermissionDeniedError(absl::StrCat("found a connection of user ", *user,
                                                   " of this machine, expected one of user ", geteuid(),
                                                   ", who runs this process, or of root"));
+}
+
+absl::Status CheckSameUser(const std::string& client, const std::string& server) {
+  return FindSameUser(client, server).status();
 }
 
 }  // namespace xlad

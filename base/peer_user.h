@@ -17,8 +17,9 @@ namespace xlad {
 // InvalidArgument for malformed addresses.
 absl::StatusOr<uid_t> UserOfClient(const std::string& client, const std::string& server);
 
-// Returns OK if the client of a connection over loopback runs as this process's user or as root. Otherwise returns
-// PermissionDenied with both users, or with the reason why the client's user cannot be found.
+// Returns the user of the client of a connection over loopback, which is this process's user or root. If it is another
+// user, returns PermissionDenied with both users, or with the reason why the client's user cannot be found.
+absl::StatusOr<uid_t> FindSameUser(const std::string& client, const std::string& server);
 absl::Status CheckSameUser(const std::string& client, const std::string& server);
 
 }  // namespace xlad

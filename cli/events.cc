@@ -25,6 +25,7 @@ int RunEvents(const Endpoint& endpoint, const std::string& job_id, const std::st
     if (event.attempt() != 0) row["attempt"] = event.attempt();
     if (event.step() >= 0) row["step"] = event.step();
     if (!event.worker().empty()) row["worker"] = event.worker();
+    if (!event.actor().empty()) row["actor"] = event.actor();
     json.push_back(std::move(row));
   }
   if (format == "json") std::printf("%s\n", JsonText(json, 2).c_str());

@@ -15,6 +15,7 @@ inline nlohmann::ordered_json JobToJson(const JobStatus& job) {
   nlohmann::ordered_json json;
   json["id"] = job.id();
   json["name"] = job.name();
+  json["owner"] = job.owner();
   json["state"] = JobState_Name(job.state());
   json["mesh"] = MeshText(job.mesh());
   json["step"] = job.step();

@@ -23,7 +23,8 @@ int RunPs(const Endpoint& endpoint, const std::string& format) {
     std::printf("%s\n", JsonText(json, 2).c_str());
     return kOk;
   }
-  std::printf("%-14s %-16s %-10s %-14s %13s %10s  %s\n", "ID", "NAME", "STATE", "MESH", "STEP", "LOSS", "WORKERS");
+  std::printf("%-14s %-16s %-10s %-10s %-14s %13s %10s  %s\n", "ID", "NAME", "OWNER", "STATE", "MESH", "STEP", "LOSS",
+              "WORKERS");
   for (const JobStatus& job : *jobs) {
     std::string workers;
     for (const JobWorker& worker : job.workers()) {
@@ -32,9 +33,10 @@ int RunPs(const Endpoint& endpoint, const std::string& format) {
     }
     char loss[32] = "-";
     if (job.has_loss()) std::snprintf(loss, sizeof loss, "%.5g", static_cast<double>(job.loss()));
-    std::printf("%-14s %-16s %-10s %-14s %13s %10s  %s\n", job.id().c_str(), job.name().c_str(),
-                JobState_Name(job.state()).c_str(), MeshText(job.mesh()).c_str(),
-                absl::StrCat(job.step(), "/", job.steps()).c_str(), loss, workers.c_str());
+    std::printf("%-14s %-16s %-10s %-10s %-14s %13s %10s  %s\n", job.id().c_str(), job.name().c_str(),
+                job.owner().empty() ? "-" : job.owner().c_str(), JobState_Name(job.state()).c_str(),
+                MeshText(job.mesh()).c_str(), absl::StrCat(job.step(), "/", job.steps()).c_str(), loss,
+                workers.c_str());
     if (!job.reason().empty()) std::printf("  %s\n", job.reason().c_str());
   }
   return kOk;

@@ -25,6 +25,7 @@ int RunWhy(const Endpoint& endpoint, const std::string& job_id, const std::strin
   const nlohmann::ordered_json json = {{"text", why->text()},
                                        {"what", why->what()},
                                        {"since_unix_ns", why->since_unix_ns()},
+                                       {"submitted_by", why->submitted_by()},
                                        {"who", List(why->who())},
                                        {"evidence", List(why->evidence())},
                                        {"done", List(why->done())},

@@ -44,6 +44,9 @@ struct Caller {
   std::string user;  // The user who owns the caller's jobs and sessions. Empty for kOwner.
   Role role = Role::kOwner;
   std::string token_id = {};  // The id of the caller's token. Empty for kOwner.
+  // How messages and logs name the caller: the user and, in brackets, how the user was identified. Set by
+  // service/access.h.
+  std::string actor = {};
 };
 
 // Whether the name of a user is valid: 1 to 32 characters of a-z, 0-9, "-", "_" and ".", the first a letter.

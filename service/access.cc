@@ -1,5 +1,8 @@
 #include "service/access.h"
 
+#include <pwd.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <map>
 #include <utility>
@@ -21,22 +24,40 @@ namespace {
 // How often the tokens of open streams are checked. Their files are read at most once per second.
 constexpr std::chrono::milliseconds kWatchPeriod{250};
 
+// "root (uid 0)", or "uid 1000" for a user without a name.
+std::string ActorOfUser(uid_t user) {
+  const std::string id = absl::StrCat("uid ", user);
+  char buffer[4096];
+  passwd entry;
+  passwd* found = nullptr;
+  const int error = getpwuid_r(user, &entry, buffer, sizeof buffer, &found);
+  return error == 0 && found != nullptr ? absl::StrCat(found->pw_name, " (", id, ")") : id;
+}
+
 }  // namespace
+
+// Names are looked up once, because a look-up can block.
+AccessControl::AccessControl(Options options) : options_(std::move(options)) {
+  for (const uid_t user : {uid_t{0}, geteuid()}) actors_.emplace(user, ActorOfUser(user));
+}
 
 absl::StatusOr<Caller> AccessControl::Identify(const std::string& peer, const std::vector<std::string>& bearers) const {
   const bool needs_token = !options_.shared_token.empty() || options_.tokens != nullptr;
   if (!needs_token) {
-    XLAD_RETURN_IF_ERROR(CheckSameUser(peer, options_.address));
-    return Caller{"", Role::kOwner};
+    XLAD_ASSIGN_OR_RETURN(const uid_t user, FindSameUser(peer, options_.address));
+    return Caller{.role = Role::kOwner, .actor = actors_.at(user)};
   }
   absl::Status refused = absl::UnauthenticatedError(
       options_.tokens == nullptr
           ? "found no token or a wrong token, expected the coordinator's token (--token-file)"
           : "found no token, expected the token of a join file (--join FILE, from `xlad token`)");
   for (const std::string& bearer : bearers) {
-    if (!options_.shared_token.empty() && SameSecret(bearer, options_.shared_token)) return Caller{"", Role::kOwner};
+    if (!options_.shared_token.empty() && SameSecret(bearer, options_.shared_token)) {
+      return Caller{.role = Role::kOwner, .actor = "shared token"};
+    }
     if (options_.tokens == nullptr) continue;
     absl::StatusOr<Caller> caller = options_.tokens->Find(bearer);
+    if (caller.ok()) caller->actor = absl::StrCat(caller->user, " (token ", caller->token_id, ")");
     if (caller.ok()) return caller;
     refused = caller.status();
   }
@@ -118,13 +139,6 @@ absl::StatusOr<CallerAccess> Authorize(const Caller& caller, absl::string_view c
 
 std::string OwnedKey(const Caller& caller, const std::string& client_key) {
   return caller.user.empty() ? client_key : absl::StrCat("@", caller.user, "/", client_key);
-}
-
-std::string OwnerOfKey(absl::string_view key) {
-  const size_t end = key.find('/');
-  if (!absl::StartsWith(key, "@") || end == absl::string_view::npos) return "";
-  const absl::string_view user = key.substr(1, end - 1);
-  return security::IsUserName(user) ? std::string(user) : "";
 }
 
 absl::Status CheckOwner(const CallerAccess& access, const std::string& job_id, absl::string_view key) {

@@ -6,8 +6,11 @@
 // prefix.
 #pragma once
 
+#include <sys/types.h>
+
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -19,6 +22,7 @@
 #include "proto/job.pb.h"
 #include "proto/xlad_v1.h"
 #include "security/tokens.h"
+#include "service/log/job.h"
 
 namespace xlad::service {
 
@@ -57,13 +61,14 @@ class AccessControl {
     std::string shared_token;                // A caller with this token is the owner. Empty if there is none.
     security::TokenStore* tokens = nullptr;  // May be null. Must outlive this object.
   };
-  explicit AccessControl(Options options) : options_(std::move(options)) {}
+  explicit AccessControl(Options options);
   ~AccessControl();  // No stream may be watched.
 
   // Returns the caller who connects from `peer` ("127.0.0.1:4711") and sends these bearer tokens. If the options have
   // neither a shared token nor a token store, the tokens are ignored. The owner is then any caller on loopback whose
   // process runs as root or as the coordinator's user. Returns Unauthenticated or PermissionDenied, with the reason, if
-  // the caller cannot be identified.
+  // the caller cannot be identified. This is the only place where a caller gets its name for the log (Caller::actor):
+  // "alice (token 1a2b3c4d)", "root (uid 0)" or "shared token".
   absl::StatusOr<security::Caller> Identify(const std::string& peer, const std::vector<std::string>& bearers) const;
   // Unauthenticated, with the reason, if the caller's token was revoked or has expired since Identify.
   absl::Status Check(const security::Caller& caller) const;
@@ -78,6 +83,7 @@ class AccessControl {
   void RefuseInvalid();
 
   const Options options_;
+  std::map<uid_t, std::string> actors_;  // The users of this machine who may call, by id.
   std::mutex mutex_;  // Guards all following members.
   std::condition_variable ending_changed_;
   bool ending_ = false;
@@ -91,8 +97,6 @@ absl::StatusOr<CallerAccess> Authorize(const security::Caller& caller, absl::str
 
 // The key under which a submission of this caller is recorded.
 std::string OwnedKey(const security::Caller& caller, const std::string& client_key);
-// The user at the beginning of a key that OwnedKey returned, or "" if the key names no user.
-std::string OwnerOfKey(absl::string_view key);
 
 // NotFound if the caller may see only its own jobs, and the job's client key `key` has another owner. The error does
 // not reveal whether the job exists.

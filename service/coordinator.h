@@ -40,7 +40,9 @@ class CoordinatorCore {
   // Decides what runs now and returns the effects of all events since the last call.
   Effects Take();
 
-  // --- Requests of clients. A request that returns an error has changed nothing.
+  // --- Requests of clients. A request that returns an error has changed nothing. ActFor sets who makes the requests
+  // until the next call; their records have this name.
+  void ActFor(const std::string& actor) { context_.actor = actor; }
   absl::StatusOr<SubmitJobResponse> Submit(const SubmitJobRequest& request, const ResolvedResume& resume = {});
   absl::StatusOr<SubmitJobResponse> OpenSession(const OpenSessionRequest& request);
   absl::Status Cancel(const JobId& id);
@@ -81,6 +83,20 @@ class CoordinatorCore {
   WorkerMachine workers_;
   Retention retention_;
   int64_t last_real_ns_ = -1;
+};
+
+// Names the actor of the requests that a coordinator handles while this object exists.
+class ActingFor {
+ public:
+  ActingFor(CoordinatorCore* coordinator, const std::string& actor) : coordinator_(*coordinator) {
+    coordinator_.ActFor(actor);
+  }
+  ~ActingFor() { coordinator_.ActFor(""); }
+  ActingFor(const ActingFor&) = delete;
+  ActingFor& operator=(const ActingFor&) = delete;
+
+ private:
+  CoordinatorCore& coordinator_;
 };
 
 }  // namespace xlad::service

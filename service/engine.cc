@@ -141,9 +141,12 @@ absl::Status Engine::PostAndWait(const std::function<void(CoordinatorCore&)>& ha
   return done.get_future().get();
 }
 
-absl::Status Engine::Tell(const std::function<absl::Status(CoordinatorCore&)>& tell) {
+absl::Status Engine::Tell(const std::function<absl::Status(CoordinatorCore&)>& tell, const std::string& actor) {
   absl::Status status;
-  XLAD_RETURN_IF_ERROR(PostAndWait([&](CoordinatorCore& coordinator) { status = tell(coordinator); }));
+  XLAD_RETURN_IF_ERROR(PostAndWait([&](CoordinatorCore& coordinator) {
+    const ActingFor acting(&coordinator, actor);
+    status = tell(coordinator);
+  }));
   return status;
 }
 
@@ -344,18 +347,21 @@ JobStatus Engine::WithFolder(JobStatus status) const {
   return status;
 }
 
-absl::StatusOr<SubmitJobResponse> Engine::Submit(const SubmitJobRequest& request) {
+absl::StatusOr<SubmitJobResponse> Engine::Submit(const SubmitJobRequest& request, const std::string& actor) {
   XLAD_ASSIGN_OR_RETURN(const ResolvedResume resume, Resolve(request.spec()));
   XLAD_ASSIGN_OR_RETURN(const std::shared_ptr<void> hold, HoldBlobs(request.spec(), resume));
-  return Ask<SubmitJobResponse>([&](CoordinatorCore& coordinator) { return coordinator.Submit(request, resume); });
+  return Ask<SubmitJobResponse>([&](CoordinatorCore& coordinator) {
+    const ActingFor acting(&coordinator, actor);
+    return coordinator.Submit(request, resume);
+  });
 }
 
-absl::Status Engine::Cancel(const std::string& job_id) {
-  return Tell([&](CoordinatorCore& coordinator) { return coordinator.Cancel(JobId(job_id)); });
+absl::Status Engine::Cancel(const std::string& job_id, const std::string& actor) {
+  return Tell([&](CoordinatorCore& coordinator) { return coordinator.Cancel(JobId(job_id)); }, actor);
 }
 
-absl::Status Engine::Resize(const ResizeJobRequest& request) {
-  return Tell([&](CoordinatorCore& coordinator) { return coordinator.Resize(request); });
+absl::Status Engine::Resize(const ResizeJobRequest& request, const std::string& actor) {
+  return Tell([&](CoordinatorCore& coordinator) { return coordinator.Resize(request); }, actor);
 }
 
 absl::StatusOr<ListJobsResponse> Engine::ListJobs(const ListJobsRequest& request) {
@@ -414,12 +420,12 @@ absl::StatusOr<ListWorkersResponse> Engine::ListWorkers(const WorkerMachine::Sho
   return Ask<ListWorkersResponse>([&](CoordinatorCore& coordinator) { return coordinator.workers().List(shows); });
 }
 
-absl::Status Engine::Drain(const std::string& worker_id) {
-  return Tell([&](CoordinatorCore& coordinator) { return coordinator.Drain(WorkerId(worker_id)); });
+absl::Status Engine::Drain(const std::string& worker_id, const std::string& actor) {
+  return Tell([&](CoordinatorCore& coordinator) { return coordinator.Drain(WorkerId(worker_id)); }, actor);
 }
 
-absl::Status Engine::Undrain(const std::string& worker_id) {
-  return Tell([&](CoordinatorCore& coordinator) { return coordinator.Undrain(WorkerId(worker_id)); });
+absl::Status Engine::Undrain(const std::string& worker_id, const std::string& actor) {
+  return Tell([&](CoordinatorCore& coordinator) { return coordinator.Undrain(WorkerId(worker_id)); }, actor);
 }
 
 CoordinatorStatus Engine::Status() {

@@ -71,10 +71,10 @@ class Engine {
   // the engine. SetChangeListener must be called once, before the first request.
   void SetChangeListener(std::function<void()> on_change);
 
-  // --- Requests of clients.
-  absl::StatusOr<SubmitJobResponse> Submit(const SubmitJobRequest& request);
-  absl::Status Cancel(const std::string& job_id);
-  absl::Status Resize(const ResizeJobRequest& request);
+  // --- Requests of clients. `actor` is who makes the request (Caller::actor in security/roles.h); the log records it.
+  absl::StatusOr<SubmitJobResponse> Submit(const SubmitJobRequest& request, const std::string& actor = "");
+  absl::Status Cancel(const std::string& job_id, const std::string& actor = "");
+  absl::Status Resize(const ResizeJobRequest& request, const std::string& actor = "");
   absl::StatusOr<ListJobsResponse> ListJobs(const ListJobsRequest& request);
   absl::StatusOr<JobStatus> GetJob(const std::string& job_id);
   // The client keys of these jobs, in the same order. The key of a job that does not exist is empty.
@@ -89,8 +89,8 @@ class Engine {
   std::map<int, StepShare> StepShares(const std::string& job_id) { return traces_->Shares(job_id); }
   // Shows only the jobs for which `shows` returns true; null shows all jobs.
   absl::StatusOr<ListWorkersResponse> ListWorkers(const WorkerMachine::Shows& shows = nullptr);
-  absl::Status Drain(const std::string& worker_id);
-  absl::Status Undrain(const std::string& worker_id);
+  absl::Status Drain(const std::string& worker_id, const std::string& actor = "");
+  absl::Status Undrain(const std::string& worker_id, const std::string& actor = "");
   // Also works while the engine is not serving; the status then has the reason.
   CoordinatorStatus Status();
   absl::StatusOr<BackupResponse> Backup(const std::string& folder);
@@ -106,7 +106,7 @@ class Engine {
   storage::BatchSpool& spool() { return *spool_; }
 
   // --- Sessions (proto/session.proto).
-  absl::StatusOr<OpenSessionResponse> OpenSession(const OpenSessionRequest& request);
+  absl::StatusOr<OpenSessionResponse> OpenSession(const OpenSessionRequest& request, const std::string& actor = "");
   // A held session does not expire. Each successful call must be matched by one call of ReleaseSession.
   absl::Status HoldSession(const std::string& session_id);
   void ReleaseSession(const std::string& session_id);
@@ -114,7 +114,7 @@ class Engine {
   // Aborted if it has ended, Unavailable if the engine stops or the log cannot be written.
   absl::StatusOr<LocateSessionResponse> LocateSession(const std::string& session_id);
   absl::StatusOr<LoadProgramResponse> LoadProgram(const LoadProgramRequest& request);
-  absl::Status CloseSession(const std::string& session_id);
+  absl::Status CloseSession(const std::string& session_id, const std::string& actor = "");
 
   // --- Workers. `outbox` must live until Detach has returned.
   ConnectionId Attach(Outbox* outbox);
@@ -145,7 +145,7 @@ class Engine {
     if (!committed.ok()) return committed;
     return *std::move(result);
   }
-  absl::Status Tell(const std::function<absl::Status(CoordinatorCore&)>& tell);
+  absl::Status Tell(const std::function<absl::Status(CoordinatorCore&)>& tell, const std::string& actor = "");
   absl::Status PostAndWait(const std::function<void(CoordinatorCore&)>& handle);
 
   // The loop of the engine's thread, and the parts of the loop.

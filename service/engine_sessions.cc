@@ -12,8 +12,9 @@ EntryValue WithoutBuffer(const EntryValue& entry) {
 
 }  // namespace
 
-absl::StatusOr<OpenSessionResponse> Engine::OpenSession(const OpenSessionRequest& request) {
+absl::StatusOr<OpenSessionResponse> Engine::OpenSession(const OpenSessionRequest& request, const std::string& actor) {
   XLAD_ASSIGN_OR_RETURN(const SubmitJobResponse opened, Ask<SubmitJobResponse>([&](CoordinatorCore& coordinator) {
+                          const ActingFor acting(&coordinator, actor);
                           return coordinator.OpenSession(request);
                         }));
   OpenSessionResponse response;
@@ -74,8 +75,8 @@ absl::StatusOr<LoadProgramResponse> Engine::LoadProgram(const LoadProgramRequest
   return response;
 }
 
-absl::Status Engine::CloseSession(const std::string& session_id) {
-  return Tell([&](CoordinatorCore& coordinator) { return coordinator.CloseSession(JobId(session_id)); });
+absl::Status Engine::CloseSession(const std::string& session_id, const std::string& actor) {
+  return Tell([&](CoordinatorCore& coordinator) { return coordinator.CloseSession(JobId(session_id)); }, actor);
 }
 
 }  // namespace xlad::service

@@ -351,6 +351,25 @@ TEST_F(JobsOfTwoUsers, AnotherUsersStateAndFilesAreNotRead) {
             grpc::PERMISSION_DENIED);
 }
 
+// The log names the token of the caller, and clients cannot choose the name.
+TEST_F(JobsOfTwoUsers, TheLogNamesTheCallers) {
+  GetJobRequest named;
+  named.set_job_id(jobs_["bob"]);
+  ASSERT_TRUE(Call(channel_, tokens_.at("operator"), "CancelJob", named.SerializeAsString()).ok());
+  JobLogRequest request;
+  request.set_job_id(jobs_["bob"]);
+  JobLogResponse log;
+  ASSERT_TRUE(As("bob", [&](grpc::ClientContext* c) { return stub_->JobLog(c, request, &log); }).ok());
+  ASSERT_GE(log.events_size(), 2);
+  const auto actor = [&](const std::string& user, const std::string& who) {
+    return absl::StrCat(user, " (token ", security::TokenId(tokens_.at(who)), ")");
+  };
+  EXPECT_EQ(log.events(0).actor(), actor("bob", "bob"));
+  const JobLogResponse::Event& last = log.events(log.events_size() - 1);
+  EXPECT_EQ(last.actor(), actor("otto", "operator"));
+  EXPECT_EQ(last.text(), absl::StrCat("CANCELLED: canceled by ", last.actor()));
+}
+
 TEST(Owners, AreAPartOfTheKey) {
   EXPECT_EQ(OwnedKey({"alice", Role::kSubmitter}, "k/1"), "@alice/k/1");
   EXPECT_EQ(OwnerOfKey("@alice/k/1"), "alice");

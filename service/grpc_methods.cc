@@ -32,13 +32,14 @@ Handler Unary(Work work) {
   };
 }
 
-// Like Unary, for work without a result.
+// Like Unary, for work without a result. `work` also gets the name of the caller for the log.
 template <typename Request, typename Response, typename Work>
 Handler Command(Work work) {
-  return Unary<Request>([work = std::move(work)](const Request& request) -> absl::StatusOr<Response> {
-    XLAD_RETURN_IF_ERROR(work(request));
-    return Response();
-  });
+  return [work = std::move(work)](CallStream* stream) -> absl::Status {
+    XLAD_ASSIGN_OR_RETURN(const Request request, ReadRequest<Request>(stream));
+    XLAD_RETURN_IF_ERROR(work(request, stream->access().caller.actor));
+    return stream->Write(Response());
+  };
 }
 
 absl::Status PutBlob(Engine* engine, CallStream* stream) {
@@ -256,14 +257,15 @@ absl::Status SubmitJob(Engine* engine, CallStream* stream) {
   const std::string& resume = request.spec().resume();
   if (!resume.empty() && resume.find(':') == std::string::npos) XLAD_RETURN_IF_ERROR(stream->CheckJob(resume));
   request.set_client_key(OwnedKey(caller, request.client_key()));
-  XLAD_ASSIGN_OR_RETURN(const SubmitJobResponse response, engine->Submit(request));
+  XLAD_ASSIGN_OR_RETURN(const SubmitJobResponse response, engine->Submit(request, caller.actor));
   return stream->Write(response);
 }
 
 absl::Status OpenSession(Engine* engine, CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(OpenSessionRequest request, ReadRequest<OpenSessionRequest>(stream));
-  request.set_client_key(OwnedKey(stream->access().caller, request.client_key()));
-  XLAD_ASSIGN_OR_RETURN(const OpenSessionResponse response, engine->OpenSession(request));
+  const security::Caller& caller = stream->access().caller;
+  request.set_client_key(OwnedKey(caller, request.client_key()));
+  XLAD_ASSIGN_OR_RETURN(const OpenSessionResponse response, engine->OpenSession(request, caller.actor));
   return stream->Write(response);
 }
 
@@ -300,12 +302,14 @@ void AddJobs(Engine* e, HandlerPools* pools, CallTable* table) {
   add("SubmitJob", [e](CallStream* stream) { return SubmitJob(e, stream); });
   add("ListJobs", [e](CallStream* stream) { return ListJobs(e, stream); });
   add("GetJob", Unary<GetJobRequest>([e](const auto& request) { return e->GetJob(request.job_id()); }));
-  add("CancelJob",
-      Command<CancelJobRequest, CancelJobResponse>([e](const auto& request) { return e->Cancel(request.job_id()); }));
+  add("CancelJob", Command<CancelJobRequest, CancelJobResponse>([e](const auto& request, const std::string& actor) {
+        return e->Cancel(request.job_id(), actor);
+      }));
   add("JobLog", Unary<JobLogRequest>([e](const auto& request) { return e->Log(request); }));
   add("WhyJob", Unary<WhyJobRequest>([e](const auto& request) { return e->Why(request.job_id()); }));
-  add("ResizeJob",
-      Command<ResizeJobRequest, ResizeJobResponse>([e](const auto& request) { return e->Resize(request); }));
+  add("ResizeJob", Command<ResizeJobRequest, ResizeJobResponse>([e](const auto& request, const std::string& actor) {
+        return e->Resize(request, actor);
+      }));
 }
 
 void AddAdministration(Engine* e, HandlerPools* pools, CallTable* table) {
@@ -313,10 +317,14 @@ void AddAdministration(Engine* e, HandlerPools* pools, CallTable* table) {
     table->methods[name] = {&pools->requests, kMaxRequestBytes, std::move(handler)};
   };
   add("ListWorkers", [e](CallStream* stream) { return ListWorkers(e, stream); });
-  add("DrainWorker", Command<DrainWorkerRequest, DrainWorkerResponse>(
-                         [e](const auto& request) { return e->Drain(request.worker_id()); }));
-  add("UndrainWorker", Command<UndrainWorkerRequest, UndrainWorkerResponse>(
-                           [e](const auto& request) { return e->Undrain(request.worker_id()); }));
+  add("DrainWorker",
+      Command<DrainWorkerRequest, DrainWorkerResponse>([e](const auto& request, const std::string& actor) {
+        return e->Drain(request.worker_id(), actor);
+      }));
+  add("UndrainWorker",
+      Command<UndrainWorkerRequest, UndrainWorkerResponse>([e](const auto& request, const std::string& actor) {
+        return e->Undrain(request.worker_id(), actor);
+      }));
   add("GetStatus",
       Unary<GetStatusRequest>([e](const auto&) -> absl::StatusOr<CoordinatorStatus> { return e->Status(); }));
   table->methods["Backup"] = {&pools->reads, kMaxRequestBytes,
@@ -332,8 +340,9 @@ void AddSessions(Engine* e, HandlerPools* pools, CallTable* table) {
       Unary<LoadProgramRequest>([e](const auto& request) { return e->LoadProgram(request); }));
   add("LocateSession", &pools->waits,
       Unary<LocateSessionRequest>([e](const auto& request) { return e->LocateSession(request.session_id()); }));
-  add("CloseSession", &pools->requests, Command<CloseSessionRequest, CloseSessionResponse>([e](const auto& request) {
-        return e->CloseSession(request.session_id());
+  add("CloseSession", &pools->requests,
+      Command<CloseSessionRequest, CloseSessionResponse>([e](const auto& request, const std::string& actor) {
+        return e->CloseSession(request.session_id(), actor);
       }));
   // The other calls of a session are forwarded to its first worker.
   for (const auto& [name, relay] : SessionRelays(e)) add(name, &pools->waits, relay);

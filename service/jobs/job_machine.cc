@@ -77,7 +77,7 @@ absl::Status JobMachine::Cancel(const JobId& id) {
     return absl::FailedPreconditionError(
         absl::StrCat("job ", id.str(), " has already ended: ", JobState_Name(job->state)));
   }
-  EndJob(context_, job, CANCELLED, "canceled by a client");
+  EndJob(context_, job, CANCELLED, absl::StrCat("canceled by ", context_.ActorText()));
   return absl::OkStatus();
 }
 
@@ -153,8 +153,9 @@ absl::Status JobMachine::ResizeDevices(Job* job, const ResizeJobRequest& request
 }
 
 void JobMachine::RecordResize(Job* job, JobEvent event) {
-  event.mutable_resized()->set_reason("a client asked for it");
+  event.mutable_resized()->set_reason(absl::StrCat(context_.ActorText(), " asked for it"));
   context_.Record(std::move(event));
+  context_.actor.clear();  // The tick may record events of other jobs, which have another cause.
   context_.Changed(job->id);
   context_.reschedule = true;
   attempts_.OnTick();  // The tick stops the running attempt.
@@ -188,6 +189,7 @@ JobStatus JobMachine::StatusOf(const Job& job) const {
   status.set_session(job.spec.session());
   status.set_final_state_blob(job.final_state_blob);
   if (job.state == SUCCEEDED) *status.mutable_report() = job.report;
+  status.set_owner(OwnerText(job));
   status.set_submitted_unix_ns(job.submitted_unix_ns);
   status.set_since_unix_ns(job.since_unix_ns);
   status.set_failures(job.failures);

@@ -72,7 +72,9 @@ absl::StatusOr<Target> SessionMachine::TargetOf(const JobId& id) const {
 absl::Status SessionMachine::Close(const JobId& id) {
   Job* job = context_.jobs.Find(id);
   if (job == nullptr || !job->spec.session()) return absl::NotFoundError(absl::StrCat("no session ", id.str()));
-  if (!HasEnded(*job)) EndJob(context_, job, SUCCEEDED, "closed by its client");
+  if (!HasEnded(*job)) {
+    EndJob(context_, job, SUCCEEDED, context_.actor.empty() ? "closed by its client" : "closed by " + context_.actor);
+  }
   return absl::OkStatus();
 }
 

@@ -181,6 +181,7 @@ std::string Sentences(const google::protobuf::RepeatedPtrField<std::string>& par
 WhyJobResponse WhyJob(const Context& context, const Job& job) {
   WhyJobResponse why;
   why.set_since_unix_ns(job.since_unix_ns);
+  why.set_submitted_by(job.submitted_by);
   switch (job.state) {
     case PENDING:
       ExplainPending(context, job, &why);
@@ -216,9 +217,10 @@ WhyJobResponse WhyJob(const Context& context, const Job& job) {
     why.add_done(absl::StrCat("its newest checkpoint is of step ", job.checkpoints.back().step));
   }
   const int64_t seconds = std::max<int64_t>(0, context.wall_ns - job.since_unix_ns) / kNsPerSecond;
+  const std::string by = job.submitted_by.empty() ? "" : absl::StrCat(" It was submitted by ", job.submitted_by, ".");
   why.set_text(absl::StrCat(job.id.str(), " has been ", JobState_Name(job.state), " for ", seconds, " s: ", why.what(),
                             ".", Sentences(why.evidence(), "Evidence: "), Sentences(why.who(), "Affected: "),
-                            Sentences(why.done(), "Done: "), Sentences(why.advice(), "What you can do: ")));
+                            Sentences(why.done(), "Done: "), Sentences(why.advice(), "What you can do: "), by));
   return why;
 }
 

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "base/counted.h"
 #include "base/status.h"
 #include "proto/mesh.h"
+#include "security/roles.h"
 
 namespace xlad::service {
 namespace {
@@ -15,6 +17,8 @@ void ApplySubmitted(const JobEvent& event, Job* job) {
   const JobSubmitted& submitted = event.submitted();
   job->id = JobId(event.job_id());
   job->client_key = submitted.client_key();
+  job->owner = OwnerOfKey(submitted.client_key());
+  job->submitted_by = event.actor();
   job->spec_digest = submitted.spec_digest();
   job->spec = submitted.spec();
   job->mesh = submitted.spec().mesh();
@@ -215,7 +219,24 @@ std::string DescribeCodeReplaced(const CodeReplaced& replaced) {
   return absl::StrCat("training continues on quickly compiled code; it could not be optimized: ", replaced.error());
 }
 
+// Returns the actor of the event after this word: " by alice (token 1a2b3c4d)". Returns `otherwise` if the event has
+// none.
+std::string ByActor(const JobEvent& event, absl::string_view otherwise = "") {
+  return event.actor().empty() ? std::string(otherwise) : absl::StrCat(" by ", event.actor());
+}
+
 }  // namespace
+
+std::string OwnerOfKey(absl::string_view key) {
+  const size_t end = key.find('/');
+  if (!absl::StartsWith(key, "@") || end == absl::string_view::npos) return "";
+  const absl::string_view user = key.substr(1, end - 1);
+  return security::IsUserName(user) ? std::string(user) : "";
+}
+
+std::string OwnerText(const Job& job) {
+  return job.owner.empty() ? job.submitted_by.substr(0, job.submitted_by.find(" (")) : job.owner;
+}
 
 StartPoint StartOf(const Job& job) {
   const Checkpoint* newest = job.checkpoints.empty() ? nullptr : &job.checkpoints.back();
@@ -233,7 +254,7 @@ void Apply(const JobEvent& event, Job* job) {
 
 std::string Describe(const JobEvent& event) {
   switch (event.event_case()) {
-    case JobEvent::kSubmitted: return DescribeSubmitted(event.submitted().spec());
+    case JobEvent::kSubmitted: return absl::StrCat(DescribeSubmitted(event.submitted().spec()), ByActor(event));
     case JobEvent::kBuilt: return DescribeBuilt(event.built());
     case JobEvent::kCodeReplaced: return DescribeCodeReplaced(event.code_replaced());
     case JobEvent::kPlaced: return DescribePlaced(event.placed());
@@ -263,7 +284,8 @@ std::string Describe(const JobEvent& event) {
       return absl::StrCat("coordinator term ", event.term_started().term(), ": ", event.term_started().reason());
     case JobEvent::kDrainChanged:
       return absl::StrCat("worker ", event.drain_changed().worker_id(),
-                          event.drain_changed().drain() ? " drained by an operator" : " undrained by an operator");
+                          event.drain_changed().drain() ? " drained" : " undrained",
+                          ByActor(event, " by an operator"));
     case JobEvent::kRemoved:
       return absl::StrCat("removed ended jobs: ", absl::StrJoin(event.removed().job_ids(), ", "));
     case JobEvent::EVENT_NOT_SET: break;
@@ -277,6 +299,7 @@ JobLogResponse::Event ForClients(const JobEvent& event) {
   out.set_unix_ns(event.unix_ns());
   out.set_text(Describe(event));
   out.set_term(event.term());
+  out.set_actor(event.actor());
   out.set_step(-1);
   const google::protobuf::FieldDescriptor* field =
       event.GetReflection()->GetOneofFieldDescriptor(event, event.GetDescriptor()->FindOneofByName("event"));

@@ -30,6 +30,8 @@ struct Job {
   JobId id;
   int64_t number = 0;  // Jobs are numbered in the order of their submission.
   std::string client_key;
+  std::string owner;         // OwnerOfKey(client_key)
+  std::string submitted_by;  // JobEvent.actor of its submission.
   std::string spec_digest;
   JobSpec spec;
   Mesh mesh;            // The mesh of the next attempts: that of the spec, or of the last resize.
@@ -103,6 +105,11 @@ struct Job {
 
   AttemptId current() const { return {id, attempt, Generation(placed.generation())}; }
 };
+
+// The user at the beginning of a client key (service/access.h), or "" if the key names no user.
+std::string OwnerOfKey(absl::string_view key);
+// The user who submitted the job, for display: "alice". Empty if the log does not say.
+std::string OwnerText(const Job& job);
 
 // The step and the state from which the next attempt starts.
 struct StartPoint {

@@ -30,6 +30,7 @@ JobEvent Context::NewEvent(const JobId& job) const {
   event.set_job_id(job.str());
   event.set_unix_ns(wall_ns);
   event.set_term(jobs.term().value());
+  event.set_actor(actor);
   return event;
 }
 

@@ -50,6 +50,7 @@ struct Context {
   // The time of the event on a clock that excludes the periods in which the coordinator itself did not run.
   int64_t now_ns = 0;
   int64_t wall_ns = 0;  // The Unix time of the event.
+  std::string actor;  // Who makes the request that is being handled (Caller::actor); empty if it is another event.
   int64_t free_bytes = INT64_MAX;  // The free space on the disk of the data folder; INT64_MAX if it is not known.
 
   Effects effects;
@@ -61,9 +62,11 @@ struct Context {
   JobId blocking;
   std::vector<JobId> ended;      // Jobs that have ended since the last event.
 
-  // Returns a new record about a job, with the time of the event.
+  // Returns a new record about a job, with the time and the actor of the event.
   JobEvent NewEvent(const JobId& job) const;
   void Record(JobEvent event);
+  // The name of the actor for messages.
+  std::string ActorText() const { return actor.empty() ? "a client" : actor; }
 
   void Send(const WorkerId& worker, CoordinatorMessage message, std::shared_ptr<const std::string> common = nullptr);
   void SendToAll(const Job& job, const CoordinatorMessage& message);
