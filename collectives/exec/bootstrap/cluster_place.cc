@@ -1,7 +1,7 @@
 #include "collectives/exec/bootstrap/cluster_place.h"
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/network.h"
 
 namespace xlad::collectives {
 namespace {
@@ -16,6 +16,17 @@ std::string Quoted(const std::string& text) {
   return quoted + "\"";
 }
 
+absl::Status UnknownHost(const Launch& launch) {
+  const std::string found = launch.local_ranks.has_value()
+                                ? absl::StrCat(*launch.local_ranks, " of ", launch.ranks, " ranks on this host")
+                                : absl::StrCat("rank ", launch.rank, " of ", launch.ranks);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "found ", found, ", started by ", launch.launcher, ", which does not name the host of rank 0",
+      launch.local_ranks.has_value() ? "" : " and does not say how many ranks are on this host",
+      "; pass the coordinator's address with --coordinator HOST:PORT, or set XLAD_COORDINATOR (127.0.0.1:",
+      kCoordinatorPort, " if the coordinator is on this host)"));
+}
+
 std::string Optional(const std::optional<int>& number) { return number ? absl::StrCat(*number) : "null"; }
 
 }  // namespace
@@ -25,20 +36,12 @@ absl::StatusOr<ClusterPlace> PlaceInCluster(const std::optional<Launch>& launch,
   ClusterPlace place{coordinator, worker_id};
   if (launch.has_value() && worker_id.empty()) place.worker_id = launch->name;
   if (!coordinator.empty()) return place;
-  std::string host = "127.0.0.1";
-  const bool has_peers = launch.has_value() && launch->ranks > 1;
-  const bool has_host = has_peers && !launch->first_host.empty();
-  // If the launcher names a host but not the number of local ranks, the ranks are assumed to be on several hosts.
-  if (has_peers && (launch->local_ranks.has_value() ? *launch->local_ranks < launch->ranks : has_host)) {
-    if (!has_host) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "found ", *launch->local_ranks, " of ", launch->ranks, " ranks on this host, started by ", launch->launcher,
-          ", which does not name the host of rank 0; pass the coordinator's address with "
-          "--coordinator HOST:PORT, or set XLAD_COORDINATOR"));
-    }
-    host = absl::StrContains(launch->first_host, ':') ? absl::StrCat("[", launch->first_host, "]") : launch->first_host;
+  if (!launch.has_value() || launch->local_ranks.value_or(1) >= launch->ranks) {
+    place.coordinator = JoinHostPort("127.0.0.1", kCoordinatorPort);
+    return place;
   }
-  place.coordinator = absl::StrCat(host, ":", kCoordinatorPort);
+  if (launch->first_host.empty()) return UnknownHost(*launch);
+  place.coordinator = JoinHostPort(launch->first_host, kCoordinatorPort);
   return place;
 }
 

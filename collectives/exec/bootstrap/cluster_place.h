@@ -18,10 +18,9 @@ struct ClusterPlace {
 };
 
 // `coordinator` and `worker_id` are the values that the user set, or empty. Values of the user are kept. If the user
-// set no worker id, it is Launch::name. If the user set no coordinator, its port is kCoordinatorPort. Its host is the
-// launcher's first host if ranks are on several hosts, or if there are several ranks and the launcher names that host
-// but not the number of ranks on this host; otherwise its host is this machine. InvalidArgument if ranks are on several
-// hosts and the first host is unknown.
+// set no worker id, it is Launch::name. If the user set no coordinator, its port is kCoordinatorPort. Its host is this
+// machine if there is no launch, if there is one rank, or if the launcher says that all ranks are on this host.
+// Otherwise it is the launcher's first host. InvalidArgument if the launcher does not name that host.
 absl::StatusOr<ClusterPlace> PlaceInCluster(const std::optional<Launch>& launch, const std::string& coordinator,
                                             const std::string& worker_id);
 

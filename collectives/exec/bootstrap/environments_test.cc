@@ -65,6 +65,31 @@ TEST(Environments, EachIsDetectedOrRefusedWithTheReason) {
   }
 }
 
+// The host of the coordinator is never guessed: it is known, or the error names the flag and the variable to set.
+TEST(Environments, AnUnknownCoordinatorIsAnErrorThatSaysWhatToSet) {
+  int unknown = 0;
+  for (const Environment& environment : Environments()) {
+    const auto launch = DetectLaunch(Reader(environment.variables));
+    if (!launch.ok() || !launch->has_value()) continue;
+    EXPECT_EQ(PlaceInCluster(*launch, "c:1", "")->coordinator, "c:1") << environment.what;
+    const auto place = PlaceInCluster(*launch, "", "");
+    if (place.ok()) {
+      const bool all_are_here = (*launch)->local_ranks.value_or(1) >= (*launch)->ranks;
+      EXPECT_EQ(place->coordinator == "127.0.0.1:7411", all_are_here) << environment.what;
+      continue;
+    }
+    ++unknown;
+    const std::string message(place.status().message());
+    for (const std::string& part : {(*launch)->launcher, std::string("--coordinator HOST:PORT"),
+                                    std::string("XLAD_COORDINATOR"), absl::StrCat(" of ", (*launch)->ranks)}) {
+      EXPECT_TRUE(absl::StrContains(message, part)) << environment.what << ": " << message;
+    }
+    const bool counts = !absl::StrContains(message, "does not say how many ranks are on this host");
+    EXPECT_EQ(counts, (*launch)->local_ranks.has_value()) << environment.what << ": " << message;
+  }
+  EXPECT_GE(unknown, 8);
+}
+
 // Variables that DetectLaunch does not read do not change what is detected.
 TEST(Environments, OtherVariablesChangeNothing) {
   for (const Environment& environment : Environments()) {

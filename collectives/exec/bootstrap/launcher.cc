@@ -118,9 +118,20 @@ absl::Status CompleteSlurm(const GetVariable& get, Launch* launch) {
   return absl::OkStatus();
 }
 
-// The host name of a pod is unique, and the pod has the same name after a restart.
+absl::Status CompleteFlux(const GetVariable& get, Launch* launch) {
+  if (get("FLUX_JOB_NNODES") == "1") launch->local_ranks = launch->ranks;
+  return absl::OkStatus();
+}
+
+// Each pod has a network of its own, like a host. Its host name is unique, and the same after a restart.
+void SetPod(std::string name, Launch* launch) {
+  launch->name = std::move(name);
+  launch->local_rank = 0;
+  launch->local_ranks = 1;
+}
+
 absl::Status CompletePod(const GetVariable& get, Launch* launch) {
-  launch->name = get("HOSTNAME").value_or("");
+  SetPod(get("HOSTNAME").value_or(""), launch);
   return absl::OkStatus();
 }
 
@@ -174,7 +185,7 @@ absl::StatusOr<std::optional<Launch>> ReadStatefulSet(const GetVariable& get) {
   }
   Launch launch;
   launch.launcher = "a StatefulSet of Kubernetes";
-  launch.name = get("HOSTNAME").value_or("");
+  SetPod(get("HOSTNAME").value_or(""), &launch);
   const size_t dash = launch.name.rfind('-');
   if (dash == std::string::npos || !absl::SimpleAtoi(launch.name.substr(dash + 1), &launch.rank)) {
     return absl::InvalidArgumentError(
