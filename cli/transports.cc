@@ -15,8 +15,7 @@ void AddTransportFlags(CLI::App* app, std::string* transport, bool* any_network)
       ->capture_default_str()
       ->check(OneOf(names));
   app->add_flag("--insecure-network", *any_network,
-                "let ucx use networks other than the loopback interface, and let NCCL connect machines, without "
-                "encryption");
+                "let ucx, mpi and NCCL connect machines, without encryption");
 }
 
 absl::Status CheckTransport(const std::string& transport, int64_t workers) {

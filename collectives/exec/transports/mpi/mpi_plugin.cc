@@ -8,6 +8,7 @@
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -37,10 +38,13 @@ struct xlad_transport_peer {
 struct Address {
   int32_t rank = 0;
   int32_t generation = 0;  // The number of earlier engines of this device in this process.
+  char boot_id[40] = {};   // Of the kernel, or empty if it cannot be read. Different on any two machines.
+  char host[128] = {};     // The host name, which may be different in two containers of a machine.
 };
 
 struct xlad_transport_engine {
   int32_t device = 0;
+  bool any_network = false;
   Address address;
 };
 
@@ -124,6 +128,18 @@ int Initialize(Mpi* mpi, xlad_transport_error* error) {
   return XLAD_TRANSPORT_OK;
 }
 
+void SetMachine(Address* address) {
+  gethostname(address->host, sizeof address->host - 1);
+  std::FILE* const file = std::fopen("/proc/sys/kernel/random/boot_id", "r");
+  if (file == nullptr) return;
+  if (std::fscanf(file, "%39s", address->boot_id) != 1) address->boot_id[0] = 0;
+  std::fclose(file);
+}
+
+bool OnOneMachine(const Address& a, const Address& b) {
+  return a.boot_id[0] != 0 && std::strcmp(a.boot_id, b.boot_id) == 0 && std::strcmp(a.host, b.host) == 0;
+}
+
 int Open(const xlad_transport_options* options, xlad_transport_engine** engine, xlad_transport_error* error) {
   if (options->device >= 1 << kDeviceBits) {
     return Fail(XLAD_TRANSPORT_UNSUPPORTED,
@@ -134,6 +150,8 @@ int Open(const xlad_transport_options* options, xlad_transport_engine** engine, 
   if (const int code = Initialize(&mpi, error); code != XLAD_TRANSPORT_OK) return code;
   auto* const made = new xlad_transport_engine();
   made->device = options->device;
+  made->any_network = options->any_network != 0;
+  SetMachine(&made->address);
   MPI_Comm_rank(mpi.communicator, &made->address.rank);
   made->address.generation = mpi.engines[made->device]++;
   *engine = made;
@@ -148,7 +166,7 @@ int GetAddress(xlad_transport_engine* engine, const void** data, size_t* bytes, 
   return XLAD_TRANSPORT_OK;
 }
 
-int Connect(xlad_transport_engine*, const xlad_transport_target* target, xlad_transport_peer** peer,
+int Connect(xlad_transport_engine* engine, const xlad_transport_target* target, xlad_transport_peer** peer,
             xlad_transport_error* error) {
   Address found;
   int ranks = 0;
@@ -159,6 +177,15 @@ int Connect(xlad_transport_engine*, const xlad_transport_target* target, xlad_tr
   if (target->bytes != sizeof found || found.rank < 0 || found.rank >= ranks || found.generation < 0) {
     return Fail(XLAD_TRANSPORT_FAILED,
                 "found an address that is malformed or of another launch, expected that of a process of this mpirun",
+                error);
+  }
+  found.boot_id[sizeof found.boot_id - 1] = found.host[sizeof found.host - 1] = 0;
+  if (!engine->any_network && !OnOneMachine(engine->address, found)) {
+    return Fail(XLAD_TRANSPORT_UNSUPPORTED,
+                "device " + std::to_string(target->device) + " is on host " + found.host + ", and this process is on " +
+                    engine->address.host +
+                    "; MPI's traffic between hosts is neither encrypted nor authenticated: allow it with "
+                    "--insecure-network, or use --transport tcp, which encrypts",
                 error);
   }
   *peer = new xlad_transport_peer{target->device, found.rank, found.generation, {}};

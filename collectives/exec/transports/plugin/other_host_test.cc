@@ -1,0 +1,47 @@
+// The plugins refuse peers on other hosts unless the operator allows networks without encryption.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/network.h"
+#include "collectives/exec/transports/plugin/engine.h"
+#include "collectives/exec/transports/plugin/load.h"
+
+namespace xlad::collectives {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// The address of an engine on this host, changed so that its host has another name.
+TEST(PluginOnAnotherHost, MpiIsRefusedUnlessAnyNetworkIsAllowed) {
+#if __has_feature(thread_sanitizer)
+  GTEST_SKIP() << "MPI is not built with ThreadSanitizer";
+#endif
+  const auto api = LoadPlugin({"openmpi", "libopenmpi-dev", "libopenmpi3"});
+  if (absl::IsNotFound(api.status())) GTEST_SKIP() << api.status();
+  ASSERT_TRUE(api.ok()) << api.status();
+  const auto secure = *Engine::Open(*api, 0, /*any_network=*/false);
+  const auto insecure = *Engine::Open(*api, 1, /*any_network=*/true);
+  const std::string here = insecure->address(), host = HostName();
+  const size_t at = here.find(host);
+  ASSERT_NE(at, std::string::npos);
+  std::string there = here;
+  there[at] = host[0] == 'z' ? 'y' : 'z';
+  const std::string other = there.substr(at, host.size());
+  for (const auto& engine : {secure.get(), insecure.get()}) {
+    const auto peer = engine->Connect(2, here);
+    ASSERT_TRUE(peer.ok()) << peer.status();
+    engine->Disconnect(*peer, 0);
+  }
+  const absl::Status refused = secure->Connect(2, there).status();
+  EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("device 2 is on host " + other), HasSubstr("this process is on " + host),
+                    HasSubstr("--insecure-network"), HasSubstr("--transport tcp")));
+  const auto allowed = insecure->Connect(2, there);
+  ASSERT_TRUE(allowed.ok()) << allowed.status();
+  insecure->Disconnect(*allowed, 0);
+}
+
+}  // namespace
+}  // namespace xlad::collectives
