@@ -88,7 +88,7 @@ int ThreadsOf(const RunOptions& options, const DeviceRequests& devices) {
 // state if it could not be written to another place.
 bool KeepsFolder(int code) { return code != kOk && code != kInterrupted; }
 
-// `launched` is null if mpirun has not started this process. Otherwise this process is rank 0.
+// `launched` is null if no launcher has started this process with others. Otherwise this process is rank 0.
 int RunOn(const RunOptions& options, const client::Job& job, const std::string& folder, LaunchedRun* launched) {
   StopRequested();
   KeepFilesPrivate();
@@ -148,7 +148,7 @@ int RunInFolder(const RunOptions& options, const client::Job& job, LaunchedRun* 
   return code;
 }
 
-// Runs one process of a launch by mpirun.
+// Runs one process of a launch.
 int RunRank(const RunOptions& options, const client::Job& job, const collectives::Launch& launch) {
   const auto launched = LaunchedRun::Open(launch);
   if (!launched.ok()) return Fail(launched.status());
@@ -201,7 +201,7 @@ int RunRun(RunOptions options) {
     if (!options.devices.empty()) options.profiling.device = options.devices[0];
     return RunProfile(*job, options.profiling);
   }
-  const auto launch = MpirunLaunch();
+  const auto launch = LaunchOfRun();
   if (!launch.ok()) return Fail(launch.status());
   if (launch->has_value() && (*launch)->launcher == "MPICH" && options.transport == "mpi") {
     return Fail(WrongUsage(absl::InvalidArgumentError(

@@ -25,12 +25,26 @@ constexpr char kEnd[] = "end";
 constexpr int64_t kArriveMs = 60'000;
 constexpr std::chrono::milliseconds kLookEvery{50};
 
+// The processes find each other through files, and connect without a secret, so all must be on this host.
+absl::Status CheckAllAreHere(const collectives::Launch& launch) {
+  if (launch.local_ranks == launch.ranks) return absl::OkStatus();
+  const std::string found =
+      launch.local_ranks.has_value()
+          ? absl::StrCat(*launch.local_ranks, " of ", launch.ranks, " processes of ", launch.launcher, " on this host")
+          : absl::StrCat("rank ", launch.rank, " of ", launch.ranks, " by ", launch.launcher,
+                         ", which does not say how many ranks are on this host");
+  return absl::UnimplementedError(absl::StrCat(
+      "found ", found, ", expected all; start the processes on one host, or start `xlad coordinator` and let the "
+      "launcher start `xlad worker --join FILE` on the hosts (docs/howto/run-on-several-hosts.md), or set XLAD_RANK=0 "
+      "and XLAD_RANKS=1 to run this process alone"));
+}
+
 }  // namespace
 
-absl::StatusOr<std::optional<collectives::Launch>> MpirunLaunch() {
+absl::StatusOr<std::optional<collectives::Launch>> LaunchOfRun() {
   XLAD_ASSIGN_OR_RETURN(std::optional<collectives::Launch> launch, collectives::DetectLaunch());
-  const bool by_mpirun = launch.has_value() && (launch->launcher == "Open MPI" || launch->launcher == "MPICH");
-  if (!by_mpirun || launch->ranks == 1) launch.reset();
+  if (!launch.has_value() || launch->ranks == 1) return std::optional<collectives::Launch>();
+  XLAD_RETURN_IF_ERROR(CheckAllAreHere(*launch));
   return launch;
 }
 

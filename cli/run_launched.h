@@ -1,4 +1,5 @@
-// `xlad run` under mpirun: every process of the launch is a worker. The process of rank 0 is also the coordinator.
+// `xlad run` under a launcher, such as mpirun: every process of the launch is a worker. The process of rank 0 is also the
+// coordinator.
 #pragma once
 
 #include <memory>
@@ -13,9 +14,10 @@
 
 namespace xlad::cli {
 
-// The launch if mpirun of Open MPI or MPICH has started this process with others, otherwise nullopt. Errors are those
-// of collectives::DetectLaunch, such as InvalidArgument in the batch script of a Slurm job of several tasks.
-absl::StatusOr<std::optional<collectives::Launch>> MpirunLaunch();
+// The launch if a launcher has started this process with others, otherwise nullopt. Errors are those of
+// collectives::DetectLaunch, such as InvalidArgument in the batch script of a Slurm job of several tasks. Unimplemented
+// unless the launcher says that all processes are on this host.
+absl::StatusOr<std::optional<collectives::Launch>> LaunchOfRun();
 
 // Exchanges values between the processes of a launch through files of this host. The object must exist until the
 // process ends.

@@ -1,5 +1,6 @@
 """`xlad bench` and `xlad run` over every transport: the same results, and errors that say what to do."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -10,11 +11,37 @@ import subprocess
 import unittest
 import uuid
 
-from harness import OWN_EXAMPLES, PATIENCE_S, XLAD, CommunicationTest, folder, mesh_text, wait_for, xlad
+from harness import OWN_EXAMPLES, PATIENCE_S, XLAD, Cluster, CommunicationTest, folder, mesh_text, wait_for, xlad
 
 OK = re.compile(r"^# Out of bounds values\s+: 0 OK$", re.MULTILINE)
 FOLDER = pathlib.Path(XLAD).parent
 LAUNCHERS = {"openmpi": ["mpirun.openmpi", "--oversubscribe", "-np"], "mpich": ["mpirun.mpich", "-np"]}
+
+# The variables of two ranks on one host, and of the same launchers on two hosts. RANK stands for the rank.
+SLURM = {"SLURM_JOB_ID": "12", "SLURM_STEP_ID": "0", "SLURM_PROCID": "RANK", "SLURM_STEP_NUM_TASKS": "2"}
+ONE_HOST = {
+    "Slurm": SLURM | {"SLURM_LOCALID": "RANK", "SLURM_NODEID": "0", "SLURM_STEP_NODELIST": "n1",
+                      "SLURM_STEP_TASKS_PER_NODE": "2"},
+    "MVAPICH2": {"MV2_COMM_WORLD_RANK": "RANK", "MV2_COMM_WORLD_SIZE": "2", "MV2_COMM_WORLD_LOCAL_RANK": "RANK",
+                 "MV2_COMM_WORLD_LOCAL_SIZE": "2"},
+    "jsrun": {"LSB_JOBID": "12", "JSM_NAMESPACE_RANK": "RANK", "JSM_NAMESPACE_SIZE": "2",
+              "JSM_NAMESPACE_LOCAL_RANK": "RANK", "JSM_NAMESPACE_LOCAL_SIZE": "2"},
+    "Flux": {"FLUX_JOB_ID": "12", "FLUX_TASK_RANK": "RANK", "FLUX_JOB_SIZE": "2", "FLUX_TASK_LOCAL_ID": "RANK",
+             "FLUX_JOB_NNODES": "1"},
+}
+SEVERAL_HOSTS = {
+    "Slurm": SLURM | {"SLURM_LOCALID": "0", "SLURM_NODEID": "RANK", "SLURM_STEP_NODELIST": "n[1-2]",
+                      "SLURM_STEP_TASKS_PER_NODE": "1(x2)"},
+    "MVAPICH2": ONE_HOST["MVAPICH2"] | {"MV2_COMM_WORLD_LOCAL_RANK": "0", "MV2_COMM_WORLD_LOCAL_SIZE": "1"},
+    "jsrun": {"LSB_JOBID": "12", "JSM_NAMESPACE_RANK": "RANK", "JSM_NAMESPACE_SIZE": "2",
+              "JSM_NAMESPACE_LOCAL_RANK": "0"},
+    "Flux": ONE_HOST["Flux"] | {"FLUX_TASK_LOCAL_ID": "0", "FLUX_JOB_NNODES": "2"},
+    "Open MPI": {"OMPI_COMM_WORLD_RANK": "RANK", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+                 "OMPI_COMM_WORLD_LOCAL_SIZE": "1", "PMIX_NAMESPACE": "12"},
+    "MPICH": {"PMI_RANK": "RANK", "PMI_SIZE": "2", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1"},
+}
+LAUNCHER_VARIABLES = ("SLURM_", "MV2_", "LSB_", "JSM_", "FLUX_", "OMPI_", "PMIX_", "PMI_", "MPI_", "XLAD_RANK")
+CANNOT_RENAME_HOST = subprocess.run(["unshare", "--uts", "hostname", "far-away"], capture_output=True).returncode != 0
 
 
 def has_plugin(name):
@@ -165,6 +192,46 @@ class TrainingTest(unittest.TestCase):
                     self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                     self.assertEqual(json.loads(curve.read_text())["loss"], expected)
 
+    def launched(self, launcher, rank, mesh, *flags):
+        """Starts rank `rank` of 2 of `xlad run`, with the variables that a launcher sets."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHER_VARIABLES)}
+        environment |= {name: str(value).replace("RANK", str(rank)) for name, value in launcher.items()}
+        rank = subprocess.Popen([XLAD, "run", OWN_EXAMPLES / "spiral_mlp", "--mesh", mesh, "--steps", "5",
+                                 *map(str, flags)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                env=environment)
+        self.addCleanup(rank.communicate)
+        self.addCleanup(rank.kill)
+        return rank
+
+    def test_every_launcher_starts_the_ranks_of_one_run(self):
+        with folder() as where:
+            expected = self.losses(where, OWN_EXAMPLES / "spiral_mlp", "dp=2", "in-process")
+            for name, launcher in ONE_HOST.items():
+                with self.subTest(launcher=name):
+                    curves = [where / f"{name}-{rank}.json" for rank in range(2)]
+                    ranks = [self.launched(launcher, rank, "dp=2", "--curve", curves[rank]) for rank in range(2)]
+                    outputs = [rank.communicate(timeout=PATIENCE_S) for rank in ranks]
+                    self.assertEqual([rank.returncode for rank in ranks], [0, 0], outputs)
+                    self.assertEqual([path.exists() for path in curves], [True, False], "the ranks trained separately")
+                    self.assertEqual(json.loads(curves[0].read_text())["loss"], expected)
+
+    def test_ranks_of_one_run_on_several_hosts_are_refused(self):
+        for name, launcher in SEVERAL_HOSTS.items():
+            for rank in range(2):
+                with self.subTest(launcher=name, rank=rank):
+                    one = self.launched(launcher, rank, "dp=2")
+                    _, err = one.communicate(timeout=PATIENCE_S)
+                    self.assertEqual(one.returncode, 1, err)
+                    self.assertRegex(err, f"found (1 of 2 processes of|rank {rank} of 2 by) {name}")
+                    self.assertIn("start `xlad coordinator` and let the launcher start `xlad worker --join FILE`", err)
+        with folder() as where:
+            alone = SEVERAL_HOSTS["Slurm"] | {"XLAD_RANK": "0", "XLAD_RANKS": "1"}
+            one = self.launched(alone, 1, "dp=2", "--curve", where / "alone.json")
+            _, err = one.communicate(timeout=PATIENCE_S)
+            self.assertEqual(one.returncode, 0, err)
+            self.assertEqual(json.loads((where / "alone.json").read_text())["loss"],
+                             self.losses(where, OWN_EXAMPLES / "spiral_mlp", "dp=2", "in-process"))
+
     def test_mpich_cannot_carry_the_messages_of_a_job(self):
         environment = mpi_environment() | {"PMI_RANK": "0", "PMI_SIZE": "2"}
         done = subprocess.run([XLAD, "run", OWN_EXAMPLES / "spiral_mlp", "--mesh", "dp=2", "--transport", "mpi"],
@@ -180,6 +247,76 @@ class TrainingTest(unittest.TestCase):
                             "--transport", "in-process")
         self.assertEqual(code, 2)
         self.assertIn("found 2 workers, expected 1", err)
+
+
+class WorkersTest(unittest.TestCase):
+    """`mpirun xlad worker`, with a coordinator beside it."""
+
+    def setUp(self):
+        if "openmpi" not in launchers():
+            self.skipTest("Open MPI is not installed")
+        made = folder()
+        self.where = made.__enter__()
+        self.addCleanup(made.__exit__, None, None, None)
+        self.cluster = Cluster(self.where, workers=0, devices=1)
+        self.addCleanup(self.cluster.close)
+
+    @contextlib.contextmanager
+    def workers(self, ranks, *command):
+        """mpirun of `ranks` ranks, which find the coordinator by a variable."""
+        with open(self.where / "mpirun.log", "ab") as log:
+            mpirun = subprocess.Popen([*LAUNCHERS["openmpi"], str(ranks), *map(str, command)], stdout=log, stderr=log,
+                                      env=mpi_environment() | {"XLAD_COORDINATOR": self.cluster.address})
+        try:
+            wait_for(lambda: len(self.nodes()) == ranks, "the workers to register")
+            yield mpirun
+        finally:
+            mpirun.terminate()
+            try:
+                mpirun.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                mpirun.kill()
+                mpirun.wait()
+
+    def nodes(self):
+        code, out, _ = xlad("nodes", "--format", "json", "--coordinator", self.cluster.address)
+        workers = [worker for node in json.loads(out) for worker in node["workers"]] if code == 0 else []
+        return [worker for worker in workers if worker["state"] != "LOST"]
+
+    def submit(self, mesh):
+        curve = self.where / "curve.json"
+        code, out, err = xlad("submit", OWN_EXAMPLES / "spiral_mlp", "--mesh", mesh, "--steps", "5", "--attempts", "1",
+                              "--curve", curve, "--coordinator", self.cluster.address)
+        return code, out + err + (self.where / "mpirun.log").read_text(errors="replace")[-4000:], curve
+
+    def expected(self, mesh):
+        curve = self.where / "one.json"
+        code, _, err = xlad("run", OWN_EXAMPLES / "spiral_mlp", "--mesh", mesh, "--steps", "5", "--curve", curve)
+        self.assertEqual(code, 0, err)
+        return json.loads(curve.read_text())["loss"]
+
+    def test_mpirun_starts_workers(self):
+        with self.workers(3, XLAD, "worker", "--devices", "1"):
+            code, text, curve = self.submit("dp=3")
+            self.assertEqual(code, 0, text)
+            self.assertEqual(json.loads(curve.read_text())["loss"], self.expected("dp=3"))
+
+    @unittest.skipIf(CANNOT_RENAME_HOST, "a process cannot be given another host name")
+    def test_messages_of_mpi_between_hosts_need_permission(self):
+        """Rank 1 has another host name, as on another host."""
+        rank = ('[ "$OMPI_COMM_WORLD_RANK" = 0 ] && exec "$@"; '
+                'exec unshare --uts sh -c \'hostname far-away; exec "$@"\' sh "$@"')
+        for flags in ((), ("--insecure-network",)):
+            with self.subTest(flags=flags), self.workers(2, "sh", "-c", rank, "sh", XLAD, "worker", "--transport",
+                                                         "mpi", *flags):
+                code, text, curve = self.submit("dp=2")
+                if flags:
+                    self.assertEqual(code, 0, text)
+                    self.assertEqual(json.loads(curve.read_text())["loss"], self.expected("dp=2"))
+                else:
+                    self.assertEqual(code, 1, text)
+                    self.assertRegex(text, "on (host )?far-away")
+                    self.assertIn("allow it with --insecure-network, or use --transport tcp", text)
 
 
 if __name__ == "__main__":
