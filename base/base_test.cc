@@ -199,6 +199,19 @@ TEST(Network, HostsHaveBracketsOnlyBeforeAPort) {
   EXPECT_NE(std::string(advertised.message()).find("--advertise: found host \"host:80\""), std::string::npos);
 }
 
+TEST(Network, AnInterfaceIsReplacedByItsAddress) {
+  EXPECT_EQ(*AddressOfInterface("lo"), "127.0.0.1");
+  for (const char* other : {"localhost", "127.0.0.1", "::1", "no-such-interface", ""}) {
+    EXPECT_EQ(*AddressOfInterface(other), other);
+  }
+  EXPECT_NE(InterfacesText().find("lo (127.0.0.1)"), std::string::npos) << InterfacesText();
+  const absl::Status unknown = TcpNetwork().Listen("no-such-interface:0").status();
+  EXPECT_TRUE(absl::IsInvalidArgument(unknown)) << unknown;
+  EXPECT_NE(std::string(unknown.message()).find("the interfaces of this machine are " + InterfacesText()),
+            std::string::npos)
+      << unknown;
+}
+
 TEST(Network, ReadsReturnTheBytesInOrderAndThenUnavailable) {
   const auto listener = *TcpNetwork().Listen("127.0.0.1:0");
   std::string sent(1'000'000, '\0');

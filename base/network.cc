@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "base/advertised.h"
 #include "base/file_descriptor.h"
 #include "base/socket_address.h"
 
@@ -193,7 +194,11 @@ class TcpNetworkImpl final : public Network {
 absl::StatusOr<int> ListenFd(const std::string& address) {
   XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(address));
   Addresses addresses;
-  XLAD_RETURN_IF_ERROR(Resolve(host_port, AI_PASSIVE, &addresses));
+  const absl::Status resolved = Resolve(host_port, AI_PASSIVE, &addresses);
+  if (!resolved.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(resolved.message(), "; the interfaces of this machine are ", InterfacesText()));
+  }
   int error = 0;
   // "localhost" may resolve to ::1 first, also on a machine without IPv6.
   for (const addrinfo* at = addresses.list; at != nullptr; at = at->ai_next) {

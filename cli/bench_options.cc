@@ -79,10 +79,12 @@ void AddHostFlags(CLI::App* app, BenchOptions* o) {
                   "folder in which ranks on several hosts find each other; all hosts must share it; not for "
                   "--transport auto or shm")
       ->check(Folder());
-  app->add_option("--listen", o->listen_host,
-                  "address by which other ranks reach this one; if it is not on loopback, --meet is required and "
-                  "TCP is encrypted")
+  app->add_option(
+         "--listen", o->listen_host,
+         "address or interface by which other ranks reach this one; if it is not on loopback, --meet is required and "
+         "TCP is encrypted")
       ->capture_default_str()
+      ->transform(InterfaceAddress())
       ->check(Host());
 }
 

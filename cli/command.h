@@ -104,7 +104,8 @@ std::string WriteOwnJoinFile(const std::string& data_folder, const std::string& 
 // The name of the user who runs this process, as an owner of jobs.
 std::string OwnUserName();
 
-inline constexpr char kAdvertiseHelp[] = "host by which other machines reach this one; default: that of --listen";
+inline constexpr char kAdvertiseHelp[] =
+    "host or interface by which other machines reach this one; default: that of --listen";
 // Help of --http, which docs/reference/metrics.md describes.
 inline constexpr char kHttpHelp[] = "HOST:PORT for metrics (/metrics), health (/livez, /readyz) and the dashboard (/)";
 // Help of --cache. CacheFolder (base/cache_folder.h) interprets the flag's value.

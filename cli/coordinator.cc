@@ -51,10 +51,12 @@ void AddCoordinator(CLI::App& parent, Action* action) {
   CLI::App* app = parent.add_subcommand("coordinator", "run the coordinator daemon");
   app->footer("Example:\n  xlad coordinator --listen 127.0.0.1:7411 --data /var/lib/xlad\n"
               "SIGTERM stops it cleanly; running jobs continue and are adopted at the next start.");
-  app->add_option("--listen", options->listen, "HOST:PORT to listen on; port 0: the system chooses")
+  app->add_option("--listen", options->listen,
+                  "HOST:PORT to listen on, where HOST may be an interface, such as eth0; port 0: the system chooses")
       ->capture_default_str()
+      ->transform(InterfaceAddress())
       ->check(Address());
-  app->add_option("--advertise", options->advertise, kAdvertiseHelp)->check(Host());
+  app->add_option("--advertise", options->advertise, kAdvertiseHelp)->transform(InterfaceAddress())->check(Host());
   app->add_option("--data", options->data_folder, "folder for the job log and blobs")
       ->capture_default_str()
       ->check(NotEmpty());

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "base/advertised.h"
 #include "base/network.h"
 #include "client/job_directory.h"
 
@@ -158,6 +159,21 @@ CLI::Validator HostOrAddress() {
       [](const std::string& text) {
         const bool is_good = ParseHost(text).ok() || ParseHostPort(text).ok();
         return is_good ? "" : Found(text, "HOST or HOST:PORT, such as 0.0.0.0, [::1] or [::1]:7412");
+      },
+      "");
+}
+
+CLI::Validator InterfaceAddress() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        const size_t end = std::min(text.find(':'), text.size());  // Names of interfaces contain no colons.
+        const std::string host = text.substr(0, end), port = text.substr(end);
+        const absl::StatusOr<std::string> address = AddressOfInterface(host);
+        if (!address.ok()) return std::string(address.status().message());
+        if (*address == host) return "";
+        const bool needs_brackets = !port.empty() && address->find(':') != std::string::npos;
+        text = needs_brackets ? absl::StrCat("[", *address, "]", port) : absl::StrCat(*address, port);
+        return "";
       },
       "");
 }

@@ -24,6 +24,9 @@ CLI::Validator NotEmpty();
 CLI::Validator Address();            // Accepts HOST:PORT, with an IPv6 address in brackets.
 CLI::Validator Host();               // Accepts a host without a port.
 CLI::Validator HostOrAddress();      // Accepts what Host or Address accepts.
+// For transform(). If the host of HOST or HOST:PORT is the name of an interface of this machine, such as eth0, replaces
+// it by the interface's address. Refuses an interface without an address.
+CLI::Validator InterfaceAddress();
 CLI::Validator MeshAxes();           // Accepts AXIS=SIZE,..., such as dp=4,tp=2.
 CLI::Validator InputFile();          // Accepts a file that exists.
 CLI::Validator Folder();             // Accepts a folder that exists.

@@ -127,11 +127,16 @@ void AddUp(CLI::App& parent, Action* action) {
               "A worker that ends is replaced.\n"
               "SIGTERM or Ctrl-C drains: running jobs stop after a step, save their state, and continue at the next "
               "start.");
-  app->add_option("--listen", options->cluster.listen,
-                  "HOST:PORT of the coordinator; connections are encrypted unless it is on loopback")
+  app->add_option(
+         "--listen", options->cluster.listen,
+         "HOST:PORT of the coordinator, where HOST may be an interface, such as eth0; connections are encrypted "
+         "unless it is on loopback")
       ->capture_default_str()
+      ->transform(InterfaceAddress())
       ->check(Address());
-  app->add_option("--advertise", options->cluster.advertise, kAdvertiseHelp)->check(Host());
+  app->add_option("--advertise", options->cluster.advertise, kAdvertiseHelp)
+      ->transform(InterfaceAddress())
+      ->check(Host());
   app->add_option("--http", options->cluster.http, kHttpHelp)->check(Address());
   app->add_option("--data", options->cluster.data_folder, "folder for the job log and blobs")
       ->capture_default_str()

@@ -65,10 +65,12 @@ void AddWorker(CLI::App& parent, Action* action) {
       "continue on other workers, and 0 if the worker was idle. A second SIGTERM ends the worker at once.");
   AddDeviceFlags(app, &options->devices, "COUNT (default: 1) devices of this worker; default KIND: cpu");
   app->add_option("--listen", options->listen,
-                  "HOST or HOST:PORT on which peers connect; connections are encrypted unless it is on loopback")
+                  "HOST or HOST:PORT on which peers connect, where HOST may be an interface, such as eth0; connections "
+                  "are encrypted unless it is on loopback")
       ->capture_default_str()
+      ->transform(InterfaceAddress())
       ->check(HostOrAddress());
-  app->add_option("--advertise", options->advertise, kAdvertiseHelp)->check(Host());
+  app->add_option("--advertise", options->advertise, kAdvertiseHelp)->transform(InterfaceAddress())->check(Host());
   app->add_option("--id", options->worker_id, "name of this worker; default: a random one");
   AddThreadsFlag(app, &options->threads, "for all devices of this worker");
   app->add_option("--grace-ms", options->grace_ms, "how long draining may take")

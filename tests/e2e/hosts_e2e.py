@@ -141,6 +141,31 @@ class SeveralHosts(unittest.TestCase):
                 self.assertEqual(loss, json.loads((where / "one.json").read_text())["loss"])
                 self.assertTrue(state == (where / "one.safetensors").read_bytes(), "the final states differ")
 
+    def test_an_interface_stands_for_its_address(self):
+        with folder() as where, hosts(2) as net:
+            name = net.name(1)
+            for interface in ("six0", "none0"):
+                net.ip("-n", name, "link", "add", "name", interface, "type", "bridge")
+                net.ip("-n", name, "link", "set", interface, "up")
+            net.ip("-n", name, "addr", "add", "fd00:77::1/64", "dev", "six0", "nodad")
+            net.ip("-n", name, "addr", "add", "fd00:78::1/64", "dev", "eth0", "nodad")
+            env = {"XDG_CONFIG_HOME": str(where / "config")}
+            found = []
+            for number, flags in enumerate((("--listen", "eth0:0"), ("--listen", "six0:0"),
+                                            ("--listen", "0.0.0.0:0", "--advertise", "eth0"))):
+                log = where / f"{number}.log"
+                net.start(1, log, "coordinator", *flags, "--data", where / f"data{number}", env=env)
+                lines = lambda: [json.loads(line) for line in log.read_text().splitlines() if "listens" in line]
+                found.append(wait_for(lines, "the coordinator to listen")[0]["address"].rpartition(":")[0])
+            self.assertEqual(found, [f"{SUBNET}.1", "[fd00:77::1]", f"{SUBNET}.1"])
+            for args, reason in ((("worker", "--listen", "none0"), "interface none0 is down or has no address"),
+                                 (("coordinator", "--listen", "eth9:0", "--data", where / "data"),
+                                  "cannot resolve host eth9")):
+                code, _, err = net.run(1, *args, env=env)
+                self.assertIn(code, (1, 2), err)
+                self.assertIn(reason, err)
+                self.assertIn(f"eth0 ({SUBNET}.1), six0 (fd00:77::1)", err)
+
     def test_a_host_without_a_token_gets_nothing(self):
         with folder() as where, hosts(3) as net:
             self.start_cluster(net, where, 1)
