@@ -104,7 +104,7 @@ def hosts(count):
 
 @unittest.skipIf(cannot_make_hosts(), f"no hosts: {cannot_make_hosts()}")
 class SeveralHosts(unittest.TestCase):
-    def start_cluster(self, net, where, workers):
+    def start_cluster(self, net, where, workers, *flags):
         """Starts a coordinator on host 1, and a worker with 2 devices on each of the hosts 2 to workers + 1."""
         env = {"XDG_CONFIG_HOME": str(where / "config")}
         net.start(1, where / "coordinator.log", "coordinator", "--listen", f"{SUBNET}.1:7411", "--data", where / "data",
@@ -115,7 +115,7 @@ class SeveralHosts(unittest.TestCase):
         self.assertEqual(os.stat(where / "worker.join").st_mode & 0o777, 0o600)
         for host in range(2, workers + 2):
             net.start(host, where / f"worker{host}.log", "worker", "--join", where / "worker.join", "--listen",
-                      f"{SUBNET}.{host}", "--devices", 2, "--id", f"w{host}")
+                      f"{SUBNET}.{host}", "--devices", 2, "--id", f"w{host}", *flags)
 
         def ready():
             code, out, _ = net.run(1, "nodes", "--format", "json", env=env)
@@ -192,6 +192,21 @@ class SeveralHosts(unittest.TestCase):
             token = next(token["id"] for token in listed if token["user"] == "rita")
             self.assertEqual(xlad("token", "--data", where / "data", "--revoke", token)[0], 0)
             wait_for(lambda: net.run(3, "ps", "--join", reader, env=nothing)[0] == 1, "the revoked token to be refused")
+
+    @unittest.skipUnless((pathlib.Path(XLAD).parent / "libxlad_transport_ucx.so").exists(), "UCX is not installed")
+    def test_ucx_between_hosts_needs_permission(self):
+        for flags in ((), ("--insecure-network",)):
+            with self.subTest(flags=flags), folder() as where, hosts(3) as net:
+                env = self.start_cluster(net, where, 2, "--transport", "ucx", *flags)
+                code, out, err = net.run(1, "submit", JOB, "--mesh", "dp=2,tp=2", "--steps", 5, "--attempts", 1,
+                                         "--curve", where / "curve.json", env=env)
+                text = out + err + "".join(p.read_text() for p in where.glob("*.log"))[-4000:]
+                if flags:
+                    self.assertEqual(code, 0, text)
+                    self.assertEqual(len(json.loads((where / "curve.json").read_text())["loss"]), 5)
+                else:
+                    self.assertEqual(code, 1, text)
+                    self.assertIn("without --insecure-network, UCX uses only this host", err)
 
     def test_a_collective_among_ranks_on_two_hosts(self):
         with folder() as where, hosts(2) as net:

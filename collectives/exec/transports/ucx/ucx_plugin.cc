@@ -29,6 +29,7 @@ struct xlad_transport_engine {
   ucp_address_t* address = nullptr;
   size_t address_bytes = 0;
   int32_t device = 0;
+  bool any_network = false;
 };
 
 namespace {
@@ -94,6 +95,7 @@ void Close(xlad_transport_engine* engine) {
 int Open(const xlad_transport_options* options, xlad_transport_engine** engine, xlad_transport_error* error) {
   auto* const made = new xlad_transport_engine();
   made->device = options->device;
+  made->any_network = options->any_network != 0;
   ucs_status_t status = OpenContext(options, made);
   const char* what = "ucp_init";
   if (status == UCS_OK) {
@@ -137,7 +139,15 @@ int Connect(xlad_transport_engine* engine, const xlad_transport_target* target, 
   const ucs_status_t status = ucp_ep_create(engine->worker, &params, &made->endpoint);
   if (status != UCS_OK) {
     delete made;
-    return Fail("ucp_ep_create", status, error);
+    const int code = Fail("ucp_ep_create", status, error);
+    if (status == UCS_ERR_UNREACHABLE && !engine->any_network) {
+      const std::string text = error->text;
+      std::snprintf(error->text, sizeof error->text,
+                    "%s; without --insecure-network, UCX uses only this host, because its traffic is neither encrypted "
+                    "nor authenticated; --transport tcp encrypts between hosts",
+                    text.c_str());
+    }
+    return code;
   }
   *peer = made;
   return XLAD_TRANSPORT_OK;
