@@ -24,6 +24,7 @@ constexpr int64_t kMaxWaitMs = 30'000;
 
 absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClusterOptions& options) {
   std::unique_ptr<LocalCluster> cluster(new LocalCluster());
+  cluster->data_folder_ = options.data_folder;
   XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(options.data_folder));
   service::DaemonOptions daemon;
   daemon.listen = options.listen;
@@ -61,10 +62,17 @@ absl::StatusOr<std::vector<std::string>> LocalCluster::WorkerConnection(const Lo
   if (IsLoopback(listen.host)) return std::vector<std::string>{"--coordinator", Address()};
   const std::string join = JoinPath(options.data_folder, "security/worker.join");
   XLAD_RETURN_IF_ERROR(KeepJoinFile(join, options.data_folder, Address(), {"worker", security::Role::kWorker}));
-  WriteOwnJoinFile(options.data_folder, Address());
+  if (options.is_users_own) WriteOwnJoinFile(options.data_folder, Address());
   std::vector<std::string> flags = {"--join", join, "--listen", listen.host};
   if (!options.advertise.empty()) flags.insert(flags.end(), {"--advertise", options.advertise});
   return flags;
+}
+
+absl::StatusOr<Endpoint> LocalCluster::OwnEndpoint() const {
+  if (!IsOffLoopback(Address())) return Endpoint{Address(), "", ""};
+  const std::string join = JoinPath(data_folder_, "security/operator.join");
+  XLAD_RETURN_IF_ERROR(KeepJoinFile(join, data_folder_, Address(), {OwnUserName(), security::Role::kOperator}));
+  return Endpoint{Address(), join, join};
 }
 
 absl::Status LocalCluster::StartWorker(Worker* worker) {

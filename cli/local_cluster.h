@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/child_process.h"
+#include "base/grpc_channel.h"
 #include "cli/devices.h"
 #include "service/build_child.h"
 #include "service/coordinator_daemon.h"
@@ -16,6 +17,8 @@ namespace xlad::cli {
 struct LocalClusterOptions {
   std::string listen = "127.0.0.1:0";
   std::string advertise;  // The host name or address for other machines, if `listen` is not on loopback.
+  // Whether the user's commands connect to this cluster by default, if `listen` is not on loopback.
+  bool is_users_own = true;
   std::string http;       // HOST:PORT of metrics and dashboard, or "" for none.
   std::string data_folder;
   std::vector<DeviceRequests> devices;  // Indexed by worker; each request has a count.
@@ -37,6 +40,8 @@ class LocalCluster {
   ~LocalCluster();
 
   std::string Address() const { return daemon_->Address(); }
+  // How this process connects to the coordinator, with all rights.
+  absl::StatusOr<Endpoint> OwnEndpoint() const;
   std::string HttpAddress() const { return daemon_->HttpAddress(); }
   // Restarts each worker that has ended, under the same name. A worker that ended soon after its start is restarted
   // after a delay, which grows up to half a minute. Logs each end and restart. Returns Aborted ("worker-1 (pid 123)
@@ -63,6 +68,7 @@ class LocalCluster {
   absl::StatusOr<std::vector<std::string>> WorkerConnection(const LocalClusterOptions& options);
   static std::string HowEnded(const Worker& worker);
 
+  std::string data_folder_;
   std::unique_ptr<service::CoordinatorDaemon> daemon_;
   std::vector<Worker> workers_;
 };

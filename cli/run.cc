@@ -33,6 +33,7 @@ struct RunOptions {
   std::string transport = "auto";
   bool any_network = false;
   DeviceRequests devices;
+  HostsFlags hosts;
   FollowOptions follow;
   RecoveryFlags recovery;
   CompileFlags compile;
@@ -99,6 +100,8 @@ int RunOn(const RunOptions& options, const client::Job& job, const std::string& 
   cluster_options.threads = options.threads;
   cluster_options.coordinator.missing_kind_grace_ms = kWorkersStartMs;
   if (launched != nullptr) {
+    cluster_options.listen = launched->ListenAddress();
+    cluster_options.is_users_own = false;
     cluster_options.devices.resize(1);
     cluster_options.threads = ThreadsOf(options, cluster_options.devices[0]);
   }
@@ -111,10 +114,12 @@ int RunOn(const RunOptions& options, const client::Job& job, const std::string& 
   const auto cluster = LocalCluster::Start(cluster_options);
   if (!cluster.ok()) return Fail(cluster.status());
   if (launched != nullptr) {
-    const absl::Status told = launched->PutCoordinator((*cluster)->Address());
+    const absl::Status told = launched->PutCoordinator((*cluster)->Address(), folder);
     if (!told.ok()) return Fail(told);
   }
-  const auto client = client::CoordinatorClient::Connect({(*cluster)->Address(), "", ""});
+  const auto endpoint = (*cluster)->OwnEndpoint();
+  if (!endpoint.ok()) return Fail(endpoint.status());
+  const auto client = client::CoordinatorClient::Connect(*endpoint);
   if (!client.ok()) return Fail(client.status());
   const auto id = (*client)->Submit(job, SystemRandom()->Hex(16));
   if (!id.ok()) return Fail(id.status());
@@ -150,7 +155,7 @@ int RunInFolder(const RunOptions& options, const client::Job& job, LaunchedRun* 
 
 // Runs one process of a launch.
 int RunRank(const RunOptions& options, const client::Job& job, const collectives::Launch& launch) {
-  const auto launched = LaunchedRun::Open(launch);
+  const auto launched = LaunchedRun::Open(launch, options.hosts);
   if (!launched.ok()) return Fail(launched.status());
   const std::vector<DeviceRequests> devices = runtime::DealDevices(options.devices, launch.ranks);
   if (std::ssize(devices) < launch.ranks) {
@@ -201,7 +206,7 @@ int RunRun(RunOptions options) {
     if (!options.devices.empty()) options.profiling.device = options.devices[0];
     return RunProfile(*job, options.profiling);
   }
-  const auto launch = LaunchOfRun();
+  const auto launch = LaunchOfRun(options.hosts);
   if (!launch.ok()) return Fail(launch.status());
   if (launch->has_value() && (*launch)->launcher == "MPICH" && options.transport == "mpi") {
     return Fail(WrongUsage(absl::InvalidArgumentError(
@@ -243,6 +248,7 @@ void AddRun(CLI::App& parent, Action* action) {
   AddDeviceFlags(app, &options->devices, "COUNT devices in total (default: those of the mesh); default KIND: cpu");
   AddThreadsFlag(app, &options->threads, "for all devices together");
   AddTransportFlags(app, &options->transport, &options->any_network);
+  AddHostsFlags(app, &options->hosts);
   app->add_option("--steps", options->steps, "steps to train; default: as in the manifest")->check(AtLeast(0));
   app->add_option("--curve", options->follow.curve_path, "write losses, metrics and times to FILE (JSON)")
       ->check(OutputFile());
@@ -264,7 +270,7 @@ void AddRun(CLI::App& parent, Action* action) {
                                       "bytes per second, and the fraction of this machine's peak rate");
   AddFormatFlag(app, &options->profiling.format);
   for (const char* other : {"--workers", "--curve", "--save-state", "--data", "--resume", "--checkpoint-every",
-                            "--checkpoint-keep", "--checkpoint-to", "--plot", "--trace"}) {
+                            "--checkpoint-keep", "--checkpoint-to", "--plot", "--trace", "--meet"}) {
     profile->excludes(other);
   }
   app->callback([=] {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <thread>
 
 #include "absl/strings/numbers.h"
@@ -9,7 +10,9 @@
 #include "base/child_process.h"
 #include "base/clock.h"
 #include "base/file_system.h"
+#include "base/network.h"
 #include "cli/command.h"
+#include "cli/flag_checks.h"
 #include "collectives/exec/bootstrap/rendezvous.h"
 #include "collectives/exec/group/control.h"
 #include "runtime/devices/registry/registry.h"
@@ -25,7 +28,7 @@ constexpr char kEnd[] = "end";
 constexpr int64_t kArriveMs = 60'000;
 constexpr std::chrono::milliseconds kLookEvery{50};
 
-// The processes find each other through files, and connect without a secret, so all must be on this host.
+// Without --meet, the processes find each other through files of this host, and connect without a secret.
 absl::Status CheckAllAreHere(const collectives::Launch& launch) {
   if (launch.local_ranks == launch.ranks) return absl::OkStatus();
   const std::string found =
@@ -34,33 +37,77 @@ absl::Status CheckAllAreHere(const collectives::Launch& launch) {
           : absl::StrCat("rank ", launch.rank, " of ", launch.ranks, " by ", launch.launcher,
                          ", which does not say how many ranks are on this host");
   return absl::UnimplementedError(absl::StrCat(
-      "found ", found, ", expected all; start the processes on one host, or start `xlad coordinator` and let the "
-      "launcher start `xlad worker --join FILE` on the hosts (docs/howto/run-on-several-hosts.md), or set XLAD_RANK=0 "
-      "and XLAD_RANKS=1 to run this process alone"));
+      "found ", found,
+      ", expected all; on several hosts, let the processes meet in a folder that all hosts share "
+      "(--meet FOLDER --listen INTERFACE), or set XLAD_RANK=0 and XLAD_RANKS=1 to run this process alone"));
 }
 
 }  // namespace
 
-absl::StatusOr<std::optional<collectives::Launch>> LaunchOfRun() {
+void AddHostsFlags(CLI::App* app, HostsFlags* flags) {
+  CLI::Option* const meet =
+      app->add_option("--meet", flags->meet,
+                      "if a launcher such as mpirun has started this command on several hosts: a folder that all hosts "
+                      "share and no other run uses at the same time")
+          ->check(Folder());
+  CLI::Option* const listen =
+      app->add_option("--listen", flags->listen,
+                      "with --meet: the host, address or interface by which the other hosts reach this one")
+          ->transform(InterfaceAddress())
+          ->check(Host());
+  meet->needs(listen);
+  listen->needs(meet);
+}
+
+absl::StatusOr<std::optional<collectives::Launch>> LaunchOfRun(const HostsFlags& flags) {
   XLAD_ASSIGN_OR_RETURN(std::optional<collectives::Launch> launch, collectives::DetectLaunch());
+  if (!flags.meet.empty() && !launch.has_value()) {
+    return WrongUsage(absl::InvalidArgumentError(
+        "--meet: found no launcher, expected several processes that mpirun or srun has started; without a launcher, "
+        "use `xlad coordinator` and `xlad worker` (docs/howto/run-on-several-hosts.md)"));
+  }
+  if (!flags.meet.empty() && IsLoopback(flags.listen)) {
+    return WrongUsage(absl::InvalidArgumentError(absl::StrCat(
+        "--listen: found ", flags.listen, ", expected an address of this host that the other hosts can reach")));
+  }
   if (!launch.has_value() || launch->ranks == 1) return std::optional<collectives::Launch>();
-  XLAD_RETURN_IF_ERROR(CheckAllAreHere(*launch));
+  if (flags.meet.empty()) XLAD_RETURN_IF_ERROR(CheckAllAreHere(*launch));
   return launch;
 }
 
-LaunchedRun::LaunchedRun(const collectives::Launch& launch, std::unique_ptr<collectives::MeetingFolder> folder)
+LaunchedRun::LaunchedRun(const collectives::Launch& launch, std::string listen,
+                         std::unique_ptr<collectives::MeetingFolder> folder)
     : launch_(launch),
+      listen_(std::move(listen)),
       folder_(std::move(folder)),
       values_(collectives::FileBootstrap(RealFileSystem(), folder_->path())) {}
 
-absl::StatusOr<std::unique_ptr<LaunchedRun>> LaunchedRun::Open(const collectives::Launch& launch) {
-  XLAD_ASSIGN_OR_RETURN(const std::string folder, collectives::ControlFolder());
-  XLAD_ASSIGN_OR_RETURN(auto meeting,
-                        collectives::MeetingFolder::Open(absl::StrCat(folder, "/meet-", launch.key, "-run")));
-  return std::unique_ptr<LaunchedRun>(new LaunchedRun(launch, std::move(meeting)));
+absl::StatusOr<std::unique_ptr<LaunchedRun>> LaunchedRun::Open(const collectives::Launch& launch,
+                                                               const HostsFlags& flags) {
+  std::string path;
+  if (flags.meet.empty()) {
+    XLAD_ASSIGN_OR_RETURN(const std::string folder, collectives::ControlFolder());
+    path = absl::StrCat(folder, "/meet-", launch.key, "-run");
+  } else {
+    std::error_code ignored;
+    path = absl::StrCat(std::filesystem::absolute(flags.meet, ignored).string(), "/meet-launch-run");
+    // The folder may be left over from a run whose processes were killed.
+    collectives::MeetingFolder::RemoveIfUnused(path);
+  }
+  XLAD_ASSIGN_OR_RETURN(auto meeting, collectives::MeetingFolder::Open(path));
+  return std::unique_ptr<LaunchedRun>(new LaunchedRun(launch, flags.listen, std::move(meeting)));
 }
 
-absl::Status LaunchedRun::PutCoordinator(const std::string& address) { return values_->Put(kCoordinator, address); }
+std::string LaunchedRun::ListenAddress() const { return JoinHostPort(listen_.empty() ? "127.0.0.1" : listen_, 0); }
+
+std::string LaunchedRun::JoinFile() const { return JoinPath(folder_->path(), "worker.join"); }
+
+absl::Status LaunchedRun::PutCoordinator(const std::string& address, const std::string& data_folder) {
+  if (!listen_.empty()) {
+    XLAD_RETURN_IF_ERROR(KeepJoinFile(JoinFile(), data_folder, address, {"worker", security::Role::kWorker}));
+  }
+  return values_->Put(kCoordinator, address);
+}
 
 absl::Status LaunchedRun::PutEnd(int exit_code) { return values_->Put(kEnd, absl::StrCat(exit_code)); }
 
@@ -78,6 +125,10 @@ int LaunchedRun::RunWorker(const WorkerPart& part) {
   }
   worker::WorkerOptions options;
   options.coordinator.address = *address;
+  if (!listen_.empty()) {
+    options.coordinator.ca_file = options.coordinator.token_file = JoinFile();
+    options.listen = listen_;
+  }
   options.devices = part.devices;
   options.worker_id = absl::StrCat("worker-", rank());
   options.threads = part.threads;

@@ -1,7 +1,8 @@
-// `xlad run` under a launcher, such as mpirun: every process of the launch is a worker. The process of rank 0 is also the
-// coordinator.
+// `xlad run` under a launcher, such as mpirun: every process of the launch is a worker. The process of rank 0 is also
+// the coordinator.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,22 +15,35 @@
 
 namespace xlad::cli {
 
-// The launch if a launcher has started this process with others, otherwise nullopt. Errors are those of
-// collectives::DetectLaunch, such as InvalidArgument in the batch script of a Slurm job of several tasks. Unimplemented
-// unless the launcher says that all processes are on this host.
-absl::StatusOr<std::optional<collectives::Launch>> LaunchOfRun();
+// How the processes of a launch on several hosts find each other. Both texts are empty if all processes are on one
+// host.
+struct HostsFlags {
+  std::string meet;    // A folder that all hosts share.
+  std::string listen;  // The host or address of this process, without a port.
+};
+// Declares --meet and --listen.
+void AddHostsFlags(CLI::App* app, HostsFlags* flags);
 
-// Exchanges values between the processes of a launch through files of this host. The object must exist until the
-// process ends.
+// The launch if a launcher has started this process with others, otherwise nullopt. Errors are those of
+// collectives::DetectLaunch, such as InvalidArgument in the batch script of a Slurm job of several tasks. Without
+// --meet, Unimplemented unless the launcher says that all processes are on this host. With --meet, InvalidArgument if
+// there is no launcher, or if --listen is a loopback address.
+absl::StatusOr<std::optional<collectives::Launch>> LaunchOfRun(const HostsFlags& flags);
+
+// Exchanges values between the processes of a launch through files of this host or, with --meet, of a folder that all
+// hosts share. The object must exist until the process ends.
 class LaunchedRun {
  public:
-  static absl::StatusOr<std::unique_ptr<LaunchedRun>> Open(const collectives::Launch& launch);
+  static absl::StatusOr<std::unique_ptr<LaunchedRun>> Open(const collectives::Launch& launch, const HostsFlags& flags);
 
   int rank() const { return launch_.rank; }
   int ranks() const { return launch_.ranks; }
+  // The HOST:PORT on which rank 0's coordinator listens.
+  std::string ListenAddress() const;
 
-  // Rank 0 publishes the address of the coordinator, and at the end the exit code of the run.
-  absl::Status PutCoordinator(const std::string& address);
+  // Rank 0 publishes the address of the coordinator, and at the end the exit code of the run. On several hosts, it also
+  // publishes a token of the coordinator with this data folder, in a file that only this user can read.
+  absl::Status PutCoordinator(const std::string& address, const std::string& data_folder);
   absl::Status PutEnd(int exit_code);
 
   // The options of the worker of another rank.
@@ -45,9 +59,12 @@ class LaunchedRun {
   int RunWorker(const WorkerPart& part);
 
  private:
-  LaunchedRun(const collectives::Launch& launch, std::unique_ptr<collectives::MeetingFolder> folder);
+  LaunchedRun(const collectives::Launch& launch, std::string listen,
+              std::unique_ptr<collectives::MeetingFolder> folder);
+  std::string JoinFile() const;
 
   const collectives::Launch launch_;
+  const std::string listen_;  // Empty if all processes are on one host.
   const std::unique_ptr<collectives::MeetingFolder> folder_;
   const std::unique_ptr<collectives::Bootstrap> values_;
 };

@@ -339,7 +339,7 @@ class Commands(unittest.TestCase):
             code, _, err = xlad("ps", "--join", reader)
             self.assertEqual(code, 0, err)
             listed = json.loads(xlad("token", "--data", where / "data", "--list", "--format", "json")[1])
-            self.assertEqual([token["user"] for token in listed], ["rita"], "nobody has the operator's token")
+            self.assertEqual([token["user"] for token in listed], ["rita"], "the operator's token must not exist")
             self.assertEqual(started.terminate(), 0, started.log())
 
     def test_outputs_that_cannot_be_written_are_refused_before_the_training(self):
@@ -496,13 +496,14 @@ class Commands(unittest.TestCase):
         self.assertGreater(checked, 200)
 
     def test_contradictions_with_a_launcher_are_wrong_usage(self):
+        ranks = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
         for launcher, arguments, words in (
                 ("MPICH", ("run", JOB, "--transport", "mpi"), "--transport mpi: found a launch by MPICH"),
                 ("MPICH", ("run", JOB, "--devices", 1), "found 2 ranks of MPICH for 1 device"),
                 ("MPICH", ("bench", "--device", "cpu:1", "--transport", "in-process"),
                  "--transport in-process: MPICH has started processes"),
                 ("MPICH", ("bench", "--device", "cpu:1", "--transport", "shm", "--meet", "."), "--meet: found")):
-            with self.subTest(arguments=arguments), mock.patch.dict(os.environ, {"PMI_RANK": "1", "PMI_SIZE": "2"}):
+            with self.subTest(arguments=arguments), mock.patch.dict(os.environ, ranks):
                 code, _, err = xlad(*arguments, timeout=60)
                 self.assertEqual(code, 2, err)
                 self.assertIn(words, err)

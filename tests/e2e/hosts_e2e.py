@@ -141,6 +141,40 @@ class SeveralHosts(unittest.TestCase):
                 self.assertEqual(loss, json.loads((where / "one.json").read_text())["loss"])
                 self.assertTrue(state == (where / "one.safetensors").read_bytes(), "the final states differ")
 
+    def test_a_launcher_starts_one_run_on_two_hosts(self):
+        mesh = ("--mesh", "dp=2,tp=2", "--steps", "5")
+        with folder() as where, hosts(2) as net:
+            config = where / "config"
+
+            def start(rank, *flags):
+                """Rank `rank` of 3, with the variables of mpirun: ranks 0 and 1 are on host 1, rank 2 is on host 2."""
+                host, local = divmod(rank, 2)
+                env = {"XDG_CONFIG_HOME": str(config), "OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": "3",
+                       "OMPI_COMM_WORLD_LOCAL_RANK": str(local), "OMPI_COMM_WORLD_LOCAL_SIZE": str(2 - host)}
+                argv = net.argv(host + 1, ("run", JOB, *mesh, *flags))
+                return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                        env={**os.environ, **env})
+
+            meet = where / "meet"
+            meet.mkdir()
+            flags = ("--meet", meet, "--listen", "eth0", "--curve", where / "curve.json", "--data", where / "data")
+            ranks = [start(rank, *flags) for rank in range(3)]
+            outputs = [rank.communicate(timeout=PATIENCE_S) for rank in ranks]
+            self.assertEqual([rank.returncode for rank in ranks], [0, 0, 0], outputs)
+            self.assertEqual(list(meet.iterdir()), [], "the folder in which the ranks met was not removed")
+            self.assertFalse((config / "xlad/join").exists(), "the user's own join file was replaced")
+            self.assertIn(f'"data":"{SUBNET}.2:', outputs[2][1], "the worker on host 2 does not listen for the others")
+            self.assertIn("worker-2 (", (where / "data/coordinator.log").read_text())
+            code, _, err = xlad("run", JOB, *mesh, "--workers", 3, "--curve", where / "one.json")
+            self.assertEqual(code, 0, err)
+            self.assertEqual(*(json.loads((where / name).read_text())["loss"] for name in ("curve.json", "one.json")))
+            alone = start(2, "--meet", meet, "--listen", "127.0.0.1")
+            self.assertIn("--listen: found 127.0.0.1, expected an address", alone.communicate(timeout=PATIENCE_S)[1])
+            self.assertEqual(alone.returncode, 2)
+            code, _, err = xlad("run", JOB, "--meet", meet, "--listen", "10.0.0.1")
+            self.assertEqual(code, 2, err)
+            self.assertIn("--meet: found no launcher", err)
+
     def test_an_interface_stands_for_its_address(self):
         with folder() as where, hosts(2) as net:
             name = net.name(1)

@@ -223,7 +223,8 @@ class TrainingTest(unittest.TestCase):
                     _, err = one.communicate(timeout=PATIENCE_S)
                     self.assertEqual(one.returncode, 1, err)
                     self.assertRegex(err, f"found (1 of 2 processes of|rank {rank} of 2 by) {name}")
-                    self.assertIn("start `xlad coordinator` and let the launcher start `xlad worker --join FILE`", err)
+                    self.assertIn("expected all; on several hosts, let the processes meet in a folder that all hosts "
+                                  "share (--meet FOLDER --listen INTERFACE)", err)
         with folder() as where:
             alone = SEVERAL_HOSTS["Slurm"] | {"XLAD_RANK": "0", "XLAD_RANKS": "1"}
             one = self.launched(alone, 1, "dp=2", "--curve", where / "alone.json")
@@ -233,7 +234,8 @@ class TrainingTest(unittest.TestCase):
                              self.losses(where, OWN_EXAMPLES / "spiral_mlp", "dp=2", "in-process"))
 
     def test_mpich_cannot_carry_the_messages_of_a_job(self):
-        environment = mpi_environment() | {"PMI_RANK": "0", "PMI_SIZE": "2"}
+        environment = mpi_environment() | {"PMI_RANK": "0", "PMI_SIZE": "2", "MPI_LOCALRANKID": "0",
+                                           "MPI_LOCALNRANKS": "2"}
         done = subprocess.run([XLAD, "run", OWN_EXAMPLES / "spiral_mlp", "--mesh", "dp=2", "--transport", "mpi"],
                               capture_output=True, text=True, timeout=600, env=environment)
         self.assertEqual(done.returncode, 2)
