@@ -101,7 +101,21 @@ TEST(Coordinator, AReconnectedWorkerContinues) {
 TEST(Coordinator, SilentWorkerIsSuspectThenLost) {
   Cluster cluster;
   const std::string job = cluster.RunningJob(/*attempts=*/1);
-  cluster.RunFor(4000, {1});
+  const auto silences = [&] {
+    std::vector<JobLogResponse::Event> found;
+    for (const JobEvent& event : cluster.store.events) {
+      if (event.has_worker_silent()) found.push_back(ForClients(event));
+    }
+    return found;
+  };
+  cluster.RunFor(2900, {1});
+  EXPECT_EQ(silences().size(), 0);
+  cluster.RunFor(1100, {1});
+  ASSERT_EQ(silences().size(), 1) << "an event names the silent worker when it becomes suspect";
+  EXPECT_EQ(silences()[0].worker(), "b");
+  EXPECT_EQ(silences()[0].attempt(), 1);
+  EXPECT_THAT(silences()[0].text(), HasSubstr("worker b (ranks 2, 3; host host, pid 102) is silent at step 0: no "
+                                              "heartbeat for 3000 ms"));
   EXPECT_EQ(cluster.Status(job).state(), RUNNING);
   EXPECT_EQ(cluster.Status(job).workers(1).state(), "suspect");
   cluster.Beat(2, job, 1);
@@ -109,6 +123,7 @@ TEST(Coordinator, SilentWorkerIsSuspectThenLost) {
   cluster.RunFor(10'100, {1});
   EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("worker b (ranks 2, 3; host host, pid 102) was lost"));
   EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("no heartbeat for 10000 ms"));
+  EXPECT_EQ(silences().size(), 1) << "one event for each worker of an attempt";
 }
 
 TEST(Coordinator, APauseOfTheCoordinatorIsNotSilenceOfTheWorkers) {

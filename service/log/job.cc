@@ -146,6 +146,7 @@ void ApplyByKind(const JobEvent& event, Job* job) {
       job->places.assign(event.started().places().begin(), event.started().places().end());
       return;
     case JobEvent::kAdopted: job->state = RUNNING; return;
+    case JobEvent::kWorkerSilent: return;  // The state of a worker is not a part of the job's state.
     case JobEvent::kAttemptEnded: return ApplyAttemptEnded(event.attempt_ended(), job);
     case JobEvent::kCheckpoint: return ApplyCheckpoint(event, job);
     case JobEvent::kCheckpointFailed:
@@ -269,6 +270,7 @@ std::string Describe(const JobEvent& event) {
       return absl::StrCat("checkpoint of step ", event.checkpoint().step(), " committed: ", event.checkpoint().uri());
     case JobEvent::kCheckpointFailed:
       return ErrorOf(event.checkpoint_failed());
+    case JobEvent::kWorkerSilent: return event.worker_silent().reason();
     case JobEvent::kDropped:
       return absl::StrCat(event.dropped().steps_size() == 1 ? "checkpoint of step " : "checkpoints of steps ",
                           absl::StrJoin(event.dropped().steps(), ", "), " dropped");
@@ -331,6 +333,11 @@ JobLogResponse::Event ForClients(const JobEvent& event) {
       out.set_attempt(event.checkpoint_failed().attempt());
       out.set_step(event.checkpoint_failed().step());
       out.set_worker(event.checkpoint_failed().worker());
+      break;
+    case JobEvent::kWorkerSilent:
+      out.set_attempt(event.worker_silent().attempt());
+      out.set_step(event.worker_silent().step());
+      out.set_worker(event.worker_silent().worker());
       break;
     default: break;
   }

@@ -24,6 +24,7 @@ struct Attempt {
   std::set<std::string> ready, stopped;  // Workers that are ready, and workers that have stopped before stop_at.
   std::map<std::string, RunReport> finished;  // The reports of workers that have finished.
   std::vector<SessionPlace> places;           // For sessions: the addresses of the workers that are ready.
+  std::set<std::string> silent;  // Workers whose silence has been recorded as an event of this attempt.
   std::map<std::string, int64_t> progress;    // The number of finished steps, by worker.
   int64_t lease_until = 0;  // The workers may run the steps before this one; 0 before the attempt starts.
   double step_ms = 0;       // The time of the last reported step in milliseconds; 0 if none was reported.

@@ -227,6 +227,31 @@ void WorkerMachine::OnGone(ConnectionId connection, const std::string& why) {
   attempts_.OnWorkerGone(id);
 }
 
+void WorkerMachine::Doubt(Worker* worker, const std::string& why) {
+  worker->state = WorkerState::kSuspect;
+  worker->since_ns = context_.now_ns;
+  worker->reason = why;
+  LogWarn("worker is suspect", {{"worker", worker->id.str()},
+                                {"host", worker->registration.host()},
+                                {"pid", absl::StrCat(worker->registration.pid())},
+                                {"why", why}});
+  for (const JobId& id : worker->jobs) {
+    context_.Changed(id);
+    const Job* job = context_.jobs.Find(id);
+    const auto attempt = context_.attempts.find(id);
+    if (job == nullptr || attempt == context_.attempts.end()) continue;
+    if (!attempt->second.silent.insert(worker->id.str()).second) continue;
+    JobEvent event = context_.NewEvent(id);
+    WorkerSilent* silent = event.mutable_worker_silent();
+    silent->set_attempt(job->attempt);
+    silent->set_worker(worker->id.str());
+    silent->set_step(job->step);
+    silent->set_reason(absl::StrCat(Context::WorkerText(*job, worker->id.str()), " is silent at step ", job->step, ": ",
+                                    why, "; it is lost after ", context_.options.lost_ms, " ms"));
+    context_.Record(std::move(event));
+  }
+}
+
 void WorkerMachine::Lose(Worker* worker, const std::string& why) {
   worker->state = WorkerState::kLost;
   worker->reason = why;
@@ -255,11 +280,7 @@ void WorkerMachine::OnTick() {
     } else if (silent_ns >= options.lost_ms * kNsPerMs) {
       lost.push_back(id);
     } else if (silent_ns >= options.suspect_ms * kNsPerMs && worker.state == WorkerState::kAlive) {
-      worker.state = WorkerState::kSuspect;
-      worker.since_ns = context_.now_ns;
-      worker.reason = HowSilent(worker, silent_ns);
-      LogWarn("worker is suspect", {{"worker", id.str()}, {"why", worker.reason}});
-      for (const JobId& job : worker.jobs) context_.Changed(job);
+      Doubt(&worker, HowSilent(worker, silent_ns));
     }
   }
   for (const WorkerId& id : lost) {

@@ -35,6 +35,7 @@ class WorkerMachine {
   void Refuse(ConnectionId connection, const std::string& why);
   void OnHeartbeat(const WorkerId& worker, const Heartbeat& message);
   void OnLeaving(Worker* worker);
+  void Doubt(Worker* worker, const std::string& why);
   void Lose(Worker* worker, const std::string& why);
 
   // A process that tried to register under the id of a connected worker.

@@ -37,10 +37,13 @@ class HostFaults(unittest.TestCase):
         wait_for(lambda: self.job(net, env, job)["step"] >= 30, "the job to run")
         return job, command
 
-    def ends(self, net, env, job):
-        """Returns the events of the ended attempts, with the time as `unix_ns`."""
+    def events(self, net, env, job, kind):
+        """Returns the job's events of a kind, with the time as `unix_ns`."""
         events = json.loads(self.ask(net, env, "events", job, "--format", "json"))
-        return [event for event in events if event["kind"] == "attempt_ended"]
+        return [event for event in events if event["kind"] == kind]
+
+    def ends(self, net, env, job):
+        return self.events(net, env, job, "attempt_ended")
 
     def undisturbed(self, where):
         code, _, err = xlad("run", JOB, "--mesh", "dp=4", "--workers", 2, "--steps", STEPS, "--save-state",
@@ -60,6 +63,10 @@ class HostFaults(unittest.TestCase):
         for word in ("; host ", "pid ", "step "):
             self.assertIn(word, text)
 
+    @staticmethod
+    def print_time(what, event, since_ns):
+        print(f"{what} named in the events {(event['unix_ns'] - since_ns) / 1e9:.2f} s after the fault", flush=True)
+
     def test_a_killed_process_and_a_host_that_comes_back(self):
         with folder() as where, hosts(4) as net:
             env = self.start_cluster(net, where, 3)
@@ -69,9 +76,11 @@ class HostFaults(unittest.TestCase):
             host = int(victim[1:])
             # This also kills all processes that the worker started, because its process namespace ends with it.
             net.processes[host - 1].kill()
+            killed_ns = time.time_ns()
             self.wait_until_named(net, env, job, victim)
             event = wait_for(lambda: self.ends(net, env, job), "the attempt to end")[0]
             self.assertEqual(event["worker"], victim)
+            self.print_time("a killed process", event, killed_ns)
             # Another host replaces the victim, which comes back later.
             wait_for(lambda: self.job(net, env, job)["state"] == "RUNNING", "the job to continue")
             net.start(host, where / f"again{host}.log", "worker", "--join", where / "worker.join", "--listen",
@@ -89,12 +98,22 @@ class HostFaults(unittest.TestCase):
             victim = sorted(worker["id"] for worker in running["workers"])[-1]
             host = int(victim[1:])
             net.ip("-n", net.bridge, "link", "set", f"{net.tag}v{host}", "down")
+            cut_ns = time.time_ns()
             self.wait_until_named(net, env, job, victim)
+            # The log and the events name the host as soon as `why` does, long before the attempt ends.
+            silent = wait_for(lambda: self.events(net, env, job, "worker_silent"), "an event about the silence")[0]
+            self.assertEqual(silent["worker"], victim)
+            self.assertRegex(silent["text"],
+                             rf"worker {victim} \(ranks [\d, ]+; host \S+, pid \d+\) is silent at step ")
+            self.print_time("a silent host", silent, cut_ns)
             wait_for(lambda: self.ends(net, env, job) or self.job(net, env, job)["state"] == "SUCCEEDED",
                      "the attempt to end")
             ends = self.ends(net, env, job)
             self.assertTrue(ends, "the job ended before the link was cut: it needs more steps")
             self.assertEqual(ends[0]["worker"], victim)
+            self.assertLess(silent["unix_ns"], ends[0]["unix_ns"])
+            self.assertIn('"worker is suspect"', (where / "coordinator.log").read_text())
+            self.print_time("the end of its attempt", ends[0], cut_ns)
             self.assertEqual(command.wait(PATIENCE_S), 0, (where / "submit.log").read_text())
             state = (where / "state.safetensors").read_bytes()
             self.assertTrue(state == self.undisturbed(where), "the final states differ")

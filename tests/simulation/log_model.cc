@@ -153,6 +153,9 @@ void LogModel::ApplyToJob(const JobEvent& event) {
     case JobEvent::kAdopted:
       return Expect(job->running && event.adopted().attempt() == job->attempt, event,
                     "adopts an attempt that is not current");
+    case JobEvent::kWorkerSilent:
+      return Expect(job->running && event.worker_silent().attempt() == job->attempt, event,
+                    "a silent worker of an attempt that is not current");
     case JobEvent::kAttemptEnded:
       return OnAttemptEnded(event, job);
     case JobEvent::kResized:
