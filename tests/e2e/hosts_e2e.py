@@ -9,12 +9,19 @@ import os
 import pathlib
 import shutil
 import subprocess
+import time
 import unittest
 
-from harness import OWN_EXAMPLES, PATIENCE_S, XLAD, folder, wait_for, xlad
+from curves_e2e import expected_losses
+from harness import ALL_CASES, OWN_EXAMPLES, PATIENCE_S, XLAD, folder, wait_for, xlad
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
+NANO_GPT = pathlib.Path(os.environ.get("XLAD_EXAMPLES", "")) / "nano_gpt"
 SUBNET = "10.231.77"
+SUBNET6 = "fd77:231::"
+RATE_MBIT = 400
+# At least this much of nano_gpt's gradients is sent by a host in each step: half of them.
+GRADIENT_BYTES = 1_600_000
 
 
 def cannot_make_hosts():
@@ -32,9 +39,11 @@ def cannot_make_hosts():
 
 
 class Hosts:
-    """Hosts 1..n have the addresses SUBNET.1..n on one bridge, which is in a namespace of its own."""
+    """Hosts 1..n have the addresses SUBNET.1..n, or SUBNET6 and the number, on one bridge, which is in a namespace of
+    its own."""
 
-    def __init__(self):
+    def __init__(self, ipv6=False):
+        self.ipv6 = ipv6
         self.tag = f"x{os.getpid() % 100000}"
         self.processes = []
         self.bridge = f"{self.tag}b"
@@ -52,7 +61,9 @@ class Hosts:
             self.ip("link", "add", "name", f"{self.tag}v{host}", "netns", self.bridge, "type", "veth", "peer", "name",
                     "eth0", "netns", name)
             self.ip("-n", self.bridge, "link", "set", f"{self.tag}v{host}", "master", "hub", "up")
-            self.ip("-n", name, "addr", "add", f"{SUBNET}.{host}/24", "dev", "eth0")
+            # Without nodad, an IPv6 address cannot be used for a second.
+            mask = ["64", "nodad"] if self.ipv6 else ["24"]
+            self.ip("-n", name, "addr", "add", f"{self.address(host)}/{mask[0]}", "dev", "eth0", *mask[1:])
             self.ip("-n", name, "link", "set", "eth0", "up")
             self.ip("-n", name, "link", "set", "lo", "up")
 
@@ -64,6 +75,31 @@ class Hosts:
 
     def name(self, host):
         return f"{self.tag}h{host}"
+
+    def address(self, host):
+        return f"{SUBNET6}{host}" if self.ipv6 else f"{SUBNET}.{host}"
+
+    def at(self, host, port):
+        return f"[{self.address(host)}]:{port}" if self.ipv6 else f"{self.address(host)}:{port}"
+
+    def limit(self, mbit):
+        """Limits the rate at which each host sends and receives, with htb at both ends of its link."""
+        for host in range(1, len(self.names)):
+            for namespace, device in ((self.name(host), "eth0"), (self.bridge, f"{self.tag}v{host}")):
+                for command in ("qdisc add dev DEVICE root handle 1: htb default 1",
+                                f"class add dev DEVICE parent 1: classid 1:1 htb rate {mbit}mbit quantum 60000"):
+                    self.tc(namespace, *command.replace("DEVICE", device).split())
+
+    def sent(self, host):
+        """Returns the number of bytes that a host with a limited rate has sent, and how often it had to wait."""
+        htb = json.loads(self.tc(self.name(host), "-s", "-j", "qdisc", "show", "dev", "eth0", "root"))[0]
+        return htb["bytes"], htb["overlimits"]
+
+    def tc(self, namespace, *args):
+        code, out, err = self.run_argv(["ip", "netns", "exec", namespace, "tc", *args])
+        if code != 0:
+            raise RuntimeError(f"tc {' '.join(args)}: {err}")
+        return out
 
     # Each host has a process namespace of its own, so that processes of two hosts do not share memory.
     def argv(self, host, args):
@@ -93,8 +129,8 @@ class Hosts:
 
 
 @contextlib.contextmanager
-def hosts(count):
-    made = Hosts()
+def hosts(count, ipv6=False):
+    made = Hosts(ipv6)
     try:
         made.add(count)
         yield made
@@ -107,7 +143,7 @@ class SeveralHosts(unittest.TestCase):
     def start_cluster(self, net, where, workers, *flags):
         """Starts a coordinator on host 1, and a worker with 2 devices on each of the hosts 2 to workers + 1."""
         env = {"XDG_CONFIG_HOME": str(where / "config")}
-        net.start(1, where / "coordinator.log", "coordinator", "--listen", f"{SUBNET}.1:7411", "--data", where / "data",
+        net.start(1, where / "coordinator.log", "coordinator", "--listen", net.at(1, 7411), "--data", where / "data",
                   env=env)
         wait_for((where / "config/xlad/join").exists, "the coordinator to write the join file of its user")
         code, _, err = xlad("token", "--data", where / "data", "--role", "worker", "-o", where / "worker.join")
@@ -115,7 +151,7 @@ class SeveralHosts(unittest.TestCase):
         self.assertEqual(os.stat(where / "worker.join").st_mode & 0o777, 0o600)
         for host in range(2, workers + 2):
             net.start(host, where / f"worker{host}.log", "worker", "--join", where / "worker.join", "--listen",
-                      f"{SUBNET}.{host}", "--devices", 2, "--id", f"w{host}", *flags)
+                      net.address(host), "--devices", 2, "--id", f"w{host}", *flags)
 
         def ready():
             code, out, _ = net.run(1, "nodes", "--format", "json", env=env)
@@ -124,9 +160,9 @@ class SeveralHosts(unittest.TestCase):
         wait_for(ready, "all workers to register")
         return env
 
-    def train(self, net, where, env, mesh):
-        code, out, err = net.run(1, "submit", JOB, "--mesh", mesh, "--curve", where / "curve.json", "--save-state",
-                                 where / "state.safetensors", env=env)
+    def train(self, net, where, env, mesh, job=JOB, *flags):
+        code, out, err = net.run(1, "submit", job, "--mesh", mesh, "--curve", where / "curve.json", "--save-state",
+                                 where / "state.safetensors", *flags, env=env)
         self.assertEqual(code, 0, out + err + "".join(p.read_text() for p in where.glob("*.log"))[-4000:])
         return json.loads((where / "curve.json").read_text())["loss"], (where / "state.safetensors").read_bytes()
 
@@ -135,11 +171,48 @@ class SeveralHosts(unittest.TestCase):
             with self.subTest(hosts=workers), folder() as where, hosts(workers + 1) as net:
                 env = self.start_cluster(net, where, workers)
                 loss, state = self.train(net, where, env, mesh)
-                code, _, err = xlad("run", JOB, "--mesh", mesh, "--workers", workers, "--curve", where / "one.json",
-                                    "--save-state", where / "one.safetensors")
-                self.assertEqual(code, 0, err)
-                self.assertEqual(loss, json.loads((where / "one.json").read_text())["loss"])
-                self.assertTrue(state == (where / "one.safetensors").read_bytes(), "the final states differ")
+                self.assert_bits_of_one_host(where, mesh, loss, state, JOB, "--workers", workers)
+
+    def test_hosts_with_ipv6_train_with_the_bits_of_one_host(self):
+        with folder() as where, hosts(3, ipv6=True) as net:
+            env = self.start_cluster(net, where, 2)
+            loss, state = self.train(net, where, env, "dp=2,tp=2")
+            self.assert_bits_of_one_host(where, "dp=2,tp=2", loss, state)
+            nodes = json.loads(net.run(1, "nodes", "--format", "json", env=env)[1])
+            self.assertEqual(sorted(w["id"] for node in nodes for w in node["workers"]), ["w2", "w3"])
+
+    def assert_bits_of_one_host(self, where, mesh, loss, state, job=JOB, *flags):
+        code, _, err = xlad("run", job, "--mesh", mesh, "--curve", where / "one.json", "--save-state",
+                            where / "one.safetensors", *flags)
+        self.assertEqual(code, 0, err)
+        self.assertEqual(loss, json.loads((where / "one.json").read_text())["loss"])
+        self.assertTrue(state == (where / "one.safetensors").read_bytes(), "the final states differ")
+
+    @unittest.skipIf(not NANO_GPT.is_dir(), "XLAD_EXAMPLES is not set, or has no nano_gpt")
+    @unittest.skipIf(shutil.which("tc") is None, "tc is missing")
+    def test_nano_gpt_on_four_hosts_with_slow_links_follows_the_curve(self):
+        """The losses are those of JAX, within the example's tolerance. The bits are those of one process."""
+        steps = 120 if ALL_CASES else 40
+        flags = (NANO_GPT, "--steps", steps)
+        manifest = json.loads((NANO_GPT / "manifest.json").read_text())
+        tolerance = manifest["tolerance"]["loss_relative"]
+        with folder() as where, hosts(5) as net:
+            net.limit(RATE_MBIT)
+            env = self.start_cluster(net, where, 4)
+            before = net.sent(3)[0]
+            begin = time.monotonic()
+            loss, state = self.train(net, where, env, "dp=4,tp=2", *flags)
+            seconds = time.monotonic() - begin
+            sent, waits = net.sent(3)
+            self.assertGreater(waits, 0, "the rate of the link was not limited")
+            self.assertGreater(sent - before, steps * GRADIENT_BYTES, "the hosts did not exchange the gradients")
+            self.assertLess(8 * (sent - before), seconds * RATE_MBIT * 1.1e6, "the link was faster than its limit")
+            print(f"{steps} steps in {seconds:.1f} s, {(sent - before) / steps / 1e6:.1f} MB of host 3 in each",
+                  flush=True)
+            expected = expected_losses(NANO_GPT, manifest, "dp4_tp2")
+            for step, (found, want) in enumerate(zip(loss, expected[:steps], strict=True)):
+                self.assertLessEqual(abs(found - want), tolerance * abs(want), f"step {step}")
+            self.assert_bits_of_one_host(where, "dp=4,tp=2", loss, state, *flags)
 
     def test_a_launcher_starts_one_run_on_two_hosts(self):
         mesh = ("--mesh", "dp=2,tp=2", "--steps", "5")
