@@ -1,6 +1,7 @@
 """The files of deploy/: units, manifests and the batch script, as far as they can be tested on one machine."""
 
 import contextlib
+import fnmatch
 import json
 import os
 import re
@@ -118,6 +119,28 @@ class Kubernetes(unittest.TestCase):
                       text.replace("completionMode: Indexed", "completionMode: 3", 1)):
             self.assertNotEqual(wrong, text)
             self.assertNotEqual(self.validate(wrong).returncode, 0, "a wrong manifest is not noticed")
+
+
+class Container(unittest.TestCase):
+    def test_the_build_context_has_no_build_results(self):
+        """`COPY . /src` must not copy a build folder: CMake refuses one that was made under another path."""
+        ignored = (REPO / ".dockerignore").read_text().splitlines()
+        self.assertIn("/.git", ignored)
+        for pattern in (REPO / ".gitignore").read_text().splitlines():
+            # In .dockerignore, a pattern without **/ only applies to the root.
+            pattern = pattern.rstrip("/")
+            self.assertIn(pattern if pattern.startswith("/") else f"**/{pattern}", ignored)
+        def is_ignored(path):
+            return any(path.startswith(f"{line[1:]}/") or path == line[1:] if line.startswith("/") else
+                       any(fnmatch.fnmatch(part, line.removeprefix("**/")) for part in path.split("/"))
+                       for line in ignored if line and not line.startswith("#"))
+
+        if shutil.which("git") is None or not (REPO / ".git").exists():
+            self.skipTest("the list of sources needs git and a clone")
+        files = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-z"], cwd=REPO, capture_output=True,
+                               text=True, check=True).stdout.split("\0")[:-1]
+        self.assertGreater(len(files), 1000)
+        self.assertEqual([path for path in files if is_ignored(path)], [], "the image is built from all sources")
 
 
 def own_address():
