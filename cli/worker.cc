@@ -1,5 +1,6 @@
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 
 #include "base/child_process.h"
 #include "base/clock.h"
@@ -20,6 +21,10 @@ struct WorkerFlags {
   bool coordinator_given = false;  // By a flag, a variable or a file.
   bool dry_run = false;
 };
+
+// An indexed Job of Kubernetes does not replace a pod whose exit code is 0, because its index counts as complete. A pod
+// that is moved to another node must be replaced even if its worker was idle.
+bool IsInIndexedJob() { return std::getenv("JOB_COMPLETION_INDEX") != nullptr; }
 
 int RunWorkerCommand(WorkerFlags flags) {
   worker::WorkerOptions& options = flags.options;
@@ -43,7 +48,7 @@ int RunWorkerCommand(WorkerFlags flags) {
   CompleteDevices(&options.devices, 1);
   const auto end = worker::RunWorker(options, runtime::AllDeviceKinds(), StopRequested());
   if (!end.ok()) return Fail(end.status());
-  return *end == worker::WorkerEnd::kWorkMoved ? kMoved : kOk;
+  return *end == worker::WorkerEnd::kWorkMoved || IsInIndexedJob() ? kMoved : kOk;
 }
 
 }  // namespace
@@ -62,7 +67,8 @@ void AddWorker(CLI::App& parent, Action* action) {
       "Started by srun, mpirun, torchrun or Kubernetes, a worker takes the coordinator's host and its own id from the\n"
       "launcher's variables, unless flags set them (docs/reference/launchers.md).\n"
       "SIGTERM drains the worker: its jobs stop after a step and save their state. The exit code is 75 if they\n"
-      "continue on other workers, and 0 if the worker was idle. A second SIGTERM ends the worker at once.");
+      "continue on other workers, and 0 if the worker was idle. In an indexed Job of Kubernetes, it is always 75, so\n"
+      "that the pod is replaced. A second SIGTERM ends the worker at once.");
   AddDeviceFlags(app, &options->devices, "COUNT (default: 1) devices of this worker; default KIND: cpu");
   app->add_option("--listen", options->listen,
                   "HOST or HOST:PORT on which peers connect, where HOST may be an interface, such as eth0; connections "

@@ -10,8 +10,9 @@ import signal
 import socket
 import subprocess
 import unittest
+import unittest.mock
 
-from harness import OWN_EXAMPLES, REPO, XLAD, folder, free_ports, xlad
+from harness import OWN_EXAMPLES, REPO, XLAD, Process, cluster, folder, free_ports, wait_for, xlad
 
 DEPLOY = REPO / "deploy"
 
@@ -41,16 +42,21 @@ class Systemd(unittest.TestCase):
 
 
 PYTHON = REPO / "build/venv/bin/python"
-# Checks each resource of standard input against the schema of its kind. The schema of a JobSet is part of another
-# project, so the jobs of a JobSet are checked instead. Prints the kind of each.
+JOB_SET_SCHEMA = REPO / "tests/testdata/jobset-v1alpha2.json"
+# Checks each resource of standard input against the schema of its kind. Kubernetes has no schema of JobSet, so a JobSet
+# is checked against the schema of the first argument, and each of its jobs against that of a Job. Prints the kinds.
 VALIDATE = """
-import sys, yaml, kubernetes_validate
+import json, pathlib, sys, yaml, jsonschema, kubernetes_validate
+schema = json.loads(pathlib.Path(sys.argv[1]).read_text())
+jsonschema.Draft7Validator.check_schema(schema)
 for document in yaml.safe_load_all(sys.stdin):
-    jobs = [document]
+    resources = [document]
     if document["kind"] == "JobSet":
-        jobs = [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": job["name"]}, **job["template"]}
-                for job in document["spec"]["replicatedJobs"]]
-    for resource in jobs:
+        jsonschema.validate(document, schema, jsonschema.Draft7Validator)
+        print("JobSet")
+        resources = [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": job["name"]}, **job["template"]}
+                     for job in document["spec"]["replicatedJobs"]]
+    for resource in resources:
         kubernetes_validate.validate(resource, "1.29", strict=True)
         print(resource["kind"])
 """
@@ -106,19 +112,90 @@ class Kubernetes(unittest.TestCase):
 
 
     def validate(self, text):
-        return subprocess.run([PYTHON, "-c", VALIDATE], input=text, capture_output=True, text=True)
+        return subprocess.run([PYTHON, "-c", VALIDATE, JOB_SET_SCHEMA], input=text, capture_output=True, text=True)
 
     @unittest.skipIf(cannot_validate(), f"not validated: {cannot_validate()}")
     def test_manifests_are_valid(self):
         text = subprocess.run(["kubectl", "kustomize", DEPLOY / "kubernetes"], capture_output=True, text=True).stdout
         done = self.validate(text)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(sorted(done.stdout.split()), ["Job", "Namespace", "NetworkPolicy", "NetworkPolicy",
+        self.assertEqual(sorted(done.stdout.split()), ["Job", "JobSet", "Namespace", "NetworkPolicy", "NetworkPolicy",
                                                        "PodDisruptionBudget", "Service", "StatefulSet"])
-        for wrong in (text.replace("readOnlyRootFilesystem", "readOnlyRootFileSystem", 1),
-                      text.replace("completionMode: Indexed", "completionMode: 3", 1)):
+        for right, mistake in (("readOnlyRootFilesystem", "readOnlyRootFileSystem"),
+                               ("completionMode: Indexed", "completionMode: 3"),
+                               ("unhealthyPodEvictionPolicy", "unhealthyPodEviction"),
+                               ("enableDNSHostnames: true", "enableDnsHostnames: true"),
+                               ("enableDNSHostnames: true", "enableDNSHostnames: 1"),
+                               ("maxRestarts: 10", "maxRestarts: ten"), ("failurePolicy:", "failurePolicies:"),
+                               ("jobset.x-k8s.io/v1alpha2", "jobset.x-k8s.io/v1"), ("name: worker", "name: Worker")):
+            wrong = text.replace(right, mistake, 1)
             self.assertNotEqual(wrong, text)
-            self.assertNotEqual(self.validate(wrong).returncode, 0, "a wrong manifest is not noticed")
+            self.assertNotEqual(self.validate(wrong).returncode, 0, f"{mistake} is not noticed")
+
+    def documents(self):
+        program = "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(sys.stdin))))"
+        done = subprocess.run([PYTHON, "-c", program], input=self.manifests(), capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def pods(self):
+        """Yields the number of pods and the template of the coordinator's and of the workers' pods."""
+        for document in self.documents():
+            if document["kind"] == "StatefulSet":
+                yield document["spec"]["replicas"], document["spec"]["template"]
+            if document["kind"] == "JobSet":
+                for job in document["spec"]["replicatedJobs"]:
+                    spec = job["template"]["spec"]
+                    yield job["replicas"] * spec["parallelism"], spec["template"]
+
+    @unittest.skipIf(cannot_validate(), f"not parsed: {cannot_validate()}")
+    def test_disruption_budgets_permit_one_eviction_at_a_time(self):
+        budgets = [d["spec"] for d in self.documents() if d["kind"] == "PodDisruptionBudget"]
+        self.assertEqual(len(budgets), 1)
+        for budget in budgets:
+            selected = [number for number, template in self.pods()
+                        if budget["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()]
+            self.assertEqual(len(selected), 1, "a budget must select the pods of one kind")
+            self.assertGreater(selected[0], 1, "a budget of a single pod has no effect, or blocks every eviction")
+            self.assertEqual(budget["minAvailable"], selected[0] - 1)
+            self.assertNotIn("maxUnavailable", budget, "the pods of a Job cannot have it")
+
+    @unittest.skipIf(cannot_validate(), f"not parsed: {cannot_validate()}")
+    def test_probes_and_policies_name_ports_that_exist(self):
+        for _, template in self.pods():
+            for container in template["spec"]["containers"]:
+                ports = {port["name"] for port in container["ports"]}
+                for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
+                    probe = container[kind].get("httpGet") or container[kind]["tcpSocket"]
+                    self.assertIn(probe["port"], ports, kind)
+        policies = {d["metadata"]["name"]: d["spec"]["ingress"] for d in self.documents()
+                    if d["kind"] == "NetworkPolicy"}
+        sources = lambda rule: [peer["podSelector"]["matchLabels"] for peer in rule["from"] if "podSelector" in peer]
+        worker, client = {"app.kubernetes.io/component": "worker"}, {"xlad.dev/client": "true"}
+        # Sessions have ports that the system chooses, so no port may be named.
+        self.assertEqual([(sources(rule), "ports" in rule) for rule in policies["xlad-worker"]],
+                         [([worker, client], False)])
+        self.assertIn([worker, client], [sources(rule) for rule in policies["xlad-coordinator"]])
+
+    def test_an_idle_worker_that_is_drained_is_replaced(self):
+        """An indexed Job replaces a pod only if its exit code is not 0."""
+        text = (DEPLOY / "kubernetes/workers.yaml").read_text()
+        ranks = re.search(r"- name: XLAD_RANKS\n\s+value: \"(\d+)\"", text)[1]
+        pod = {"JOB_COMPLETION_INDEX": "3", "XLAD_RANKS": ranks, "KUBERNETES_SERVICE_HOST": "10.96.0.1",
+               "HOSTNAME": "xlad-worker-0-3"}
+        with cluster(0, 1) as made:
+            for variables, name, code in ((pod, "xlad-worker-0-3", 75), ({}, "w0", 0)):
+                port = free_ports(1)[0]
+                with unittest.mock.patch.dict(os.environ, variables):
+                    made.workers[name] = Process(
+                        made.where / f"{name}.log", "worker", "--coordinator", made.address, "--listen",
+                        f"127.0.0.1:{port}", *([] if variables else ["--id", name]))
+                wait_for(lambda: any(w["id"] == name and w["state"] == "alive" for w in made.status()["workers"]),
+                         f"{name} to register")
+                for _ in range(3):  # The probes of the pod.
+                    socket.create_connection(("127.0.0.1", port)).close()
+                self.assertEqual(made.workers[name].terminate(), code, made.workers[name].log())
+                self.assertNotIn("data port", made.workers[name].log(), "a probe is reported as an attack")
 
 
 class Container(unittest.TestCase):
