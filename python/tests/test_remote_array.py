@@ -120,6 +120,104 @@ class Arrays(ClusterTest):
         self.assertEqual(jax.eval_shape(lambda x: x.T, self.remote_x).shape, (12, 6))
         self.assertEqual(jax.tree.map(np.shape, {"a": self.remote_x}), {"a": (6, 12)})
 
+    def test_values_that_are_read_or_changed_at_an_index(self):
+        names = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply, "mul": np.multiply,
+                 "min": np.minimum, "max": np.maximum, "power": np.power, "divide": np.true_divide,
+                 "set": lambda old, new: new}
+        rng = np.random.default_rng(5)
+        for name, function in names.items():
+            i, j, value = rng.integers(6), rng.choice(12, 3, replace=False), np.float32(rng.integers(1, 4))
+            expected = np.abs(self.x) + 1
+            there = self.cluster.device_put(expected, P("dp"), mesh=MESH)
+            expected[i, j] = function(expected[i, j], value)
+            with self.subTest(name):
+                self.check(getattr(there.at[i, j], name)(value, unique_indices=True), expected, 1e-5)
+        for i in rng.integers(0, 6, 3):
+            self.check(self.remote_n.at[i].get(), self.n[i])
+            changed = self.n.copy()
+            changed[i] = changed[i] ** 2
+            self.check(self.remote_n.at[i].apply(jnp.square), changed)
+        self.check(self.remote_n.at[7].get(mode="fill", fill_value=-3), np.full(12, -3, np.int32))
+        self.check(self.remote_n.at[7].get(mode="fill", fill_value=np.int32(4)), np.full(12, 4, np.int32))
+        self.check(self.remote_n.at[7].get(mode="clip"), self.n[5])
+        self.check(self.remote_n.at[np.array([0, 9])].set(1, mode="drop"), np.vstack([np.ones(12, np.int32),
+                                                                                    self.n[1:]]))
+        self.check(self.remote_n.at[7, 0].set(1, mode="drop"), self.n)
+        for call in (lambda: self.remote_n.at[7].get(), lambda: self.remote_n.at[7].set(1)):
+            with self.assertRaisesRegex(IndexError, "index 7 in dimension 0 of size 6"):
+                call()
+
+    def test_searches_and_views(self):
+        rng = np.random.default_rng(7)
+        ordered = np.sort(rng.integers(0, 30, 40)).astype(np.int32)
+        there = self.cluster.device_put(ordered, P("dp"), mesh=MESH)
+        for side in ("left", "right"):
+            for _ in range(3):
+                wanted = rng.integers(-3, 33, 25).astype(np.int32)
+                self.check(there.searchsorted(wanted, side=side), ordered.searchsorted(wanted, side).astype(np.int32))
+            self.check(there.searchsorted(int(wanted[0]), side=side),
+                       np.int32(ordered.searchsorted(wanted[0], side)))
+        for _ in range(3):
+            values = (rng.integers(-2, 3, (6, 12)) * rng.integers(0, 2, (6, 12))).astype(np.int32)
+            there = self.cluster.device_put(values, P("dp"), mesh=MESH)
+            for found, expected in zip(there.nonzero(), values.nonzero(), strict=True):
+                np.testing.assert_array_equal(found, expected)
+            np.testing.assert_array_equal(there[there.nonzero()], values[values.nonzero()])
+            for found, expected in zip(there.nonzero(size=80, fill_value=-1), values.nonzero(), strict=True):
+                self.check(found, np.pad(expected, (0, 80 - len(expected)), constant_values=-1).astype(np.int32))
+        for kind in (np.int32, np.uint8, np.float16, np.float32):
+            bits = rng.integers(0, 1 << 14, (6, 12)).astype(np.int16).view(np.float16).astype(np.float32)
+            there = self.cluster.device_put(bits, P("dp"), mesh=MESH)
+            with self.subTest(kind):
+                self.check(there.view(kind), bits.view(kind))
+        self.check(self.remote_n.ptp(axis=1), np.ptp(self.n, axis=1))
+        self.check(self.remote_n.byteswap(), self.n.byteswap())
+
+    def test_members_of_a_jax_array(self):
+        one = self.cluster.device_put(np.float32([1, 2]), mesh={})
+        self.assertEqual((len(one.devices()), one.device, one.is_fully_replicated), (1, xlad.RemoteDevice(0), True))
+        self.assertEqual(self.remote_x.devices(), {xlad.RemoteDevice(i) for i in range(6)})
+        self.assertEqual((self.remote_x.device.spec, self.remote_x.is_fully_replicated), (P("dp", "tp"), False))
+        self.assertEqual(self.remote_x.aval, jnp.asarray(self.x).aval)
+        self.assertEqual((self.remote_x.weak_type, self.remote_x.committed), (False, False))
+        np.testing.assert_array_equal(self.remote_n.to_device(jax.devices()[0]), self.n)
+        np.testing.assert_array_equal(self.remote_n.compress(self.n[:, 0] > 0, axis=0), self.n[self.n[:, 0] > 0])
+        with self.assertRaisesRegex(NotImplementedError, "flatten"):
+            self.remote_n.flat[5]
+        for found, expected in zip(divmod(100, abs(self.remote_n) + 1), divmod(100, abs(self.n) + 1), strict=True):
+            self.check(found, expected)
+        with self.assertRaisesRegex(TypeError, "arrays are immutable"):
+            self.remote_n[0] = 1
+        with self.assertRaisesRegex(NotImplementedError, "parts are on workers"):
+            self.remote_n.addressable_data(0)
+        for name in dir(jax.Array):  # Members that the class does not replace are abstract.
+            if not name.startswith("_"):
+                self.assertIsNot(getattr(type(self.remote_n), name), getattr(jax.Array, name), name)
+
+    def test_equinox_finds_arrays(self):
+        import equinox as eqx
+
+        self.assertIsInstance(self.remote_x, jax.Array)
+        self.assertEqual([eqx.is_array(self.remote_x), eqx.is_inexact_array(self.remote_x),
+                          eqx.is_inexact_array(self.remote_n)], [True, True, False])
+        arrays, rest = eqx.partition({"x": self.remote_x, "name": "a"}, eqx.is_array)
+        self.assertIs(arrays["x"], self.remote_x)
+        self.assertEqual(rest, {"x": None, "name": "a"})
+        np.testing.assert_allclose(eqx.filter_jit(lambda a: a * 2)(self.remote_x), self.x * 2)
+        np.testing.assert_allclose(eqx.filter_grad(lambda a: (a ** 2).sum())(self.remote_x), self.x * 2, 1e-6)
+        linear = eqx.nn.Linear(12, 4, key=jax.random.key(0))
+        there = self.cluster.device_put(eqx.filter(linear, eqx.is_array), mesh=MESH)
+        model = eqx.combine(there, linear)
+        self.assertIsInstance(model.weight, xlad.RemoteArray)
+        expected = jax.vmap(linear)(self.x)
+        np.testing.assert_allclose(eqx.filter_jit(lambda m, x: jax.vmap(m)(x))(model, self.remote_x), expected, 1e-5,
+                                   1e-6)
+        arrays, rest = eqx.partition(model, eqx.is_array)
+        predict = self.cluster.jit(lambda a, x: jax.vmap(eqx.combine(a, rest))(x), mesh=MESH)
+        self.check(predict(arrays, self.remote_x), expected, 1e-5)
+        sums = eqx.apply_updates(arrays, arrays)
+        self.check(sums.weight, linear.weight * 2)
+
     def test_numbers(self):
         number = self.remote_n[2, 3]
         self.assertEqual((int(number), float(number), number.item(), bool(number == self.n[2, 3])),
@@ -154,7 +252,7 @@ class Arrays(ClusterTest):
         with mock.patch.dict(sys.modules, {"flax.serialization": module}), \
                 mock.patch.object(remote_array, "_flax_knows", False):
             array = self.cluster.device_put(self.n, mesh=MESH)
-        to_state, from_state = registered[xlad.RemoteArray]
+        to_state, from_state = registered[type(array)]
         np.testing.assert_array_equal(to_state(array), self.n)
         self.assertIs(type(to_state(array)), np.ndarray)
         self.assertEqual(from_state(array, 5), 5)

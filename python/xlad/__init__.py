@@ -14,8 +14,9 @@ from xlad.export import export
 from xlad.jitted import Jitted
 from xlad.local import LocalCluster, local
 from xlad.lowered import Compiled, Lowered
-from xlad.remote_array import RemoteArray, fetch
+from xlad.remote_array import RemoteArray, RemoteDevice, fetch
 from xlad.run import Checkpoint, Evaluation, Run, Status, Step
 
 __all__ = ["Checkpoint", "Cluster", "Compiled", "Error", "Evaluation", "Jitted", "LocalCluster", "Lowered",
-           "RemoteArray", "Run", "Status", "Step", "Worker", "connect", "explain", "export", "fetch", "local", "verify"]
+           "RemoteArray", "RemoteDevice", "Run", "Status", "Step", "Worker", "connect", "explain", "export", "fetch",
+           "local", "verify"]

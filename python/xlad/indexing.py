@@ -21,10 +21,11 @@ class Index(NamedTuple):
         return array[self.place(*passed)]
 
 
-def split(index: Any, shape: tuple[int, ...]) -> Index:
+def split(index: Any, shape: tuple[int, ...], *, is_checked: bool = True) -> Index:
     """Splits an index. Integers and arrays of integers are passed to the program, so that x[i] is compiled once for all
     i. Slices, None and ... are part of the program. Raises IndexError if there are too many indices, if an index has
-    another type, or if a single number is out of range. Elements of arrays are not checked."""
+    another type, or if `is_checked` is set and a single number is out of range. Elements of arrays are not
+    checked."""
     parts = list(index) if isinstance(index, tuple) else [index]
     parts = [p for part in parts for p in _without_masks(part)]
     taken = sum(part is not None and part is not Ellipsis for part in parts)
@@ -39,7 +40,7 @@ def split(index: Any, shape: tuple[int, ...]) -> Index:
         elif part is None or isinstance(part, slice):
             dim += part is not None
         else:
-            arrays.append(_checked(part, shape[dim], dim))
+            arrays.append(_passed(part, shape[dim] if is_checked else None, dim))
             static.append(_Passed)
             dim += 1
             continue
@@ -70,7 +71,9 @@ def _without_masks(part: Any) -> list[Any]:
     return [part]
 
 
-def _checked(part: Any, size: int, dim: int) -> Any:
+def _passed(part: Any, size: int | None, dim: int) -> Any:
+    """Returns an index as it is passed to the program. `size` is that of dimension `dim`, or None if a number may be
+    out of range."""
     if hasattr(part, "shape") and np.shape(part) != ():
         if np.dtype(part.dtype).kind not in "iu":
             raise IndexError(f"found an index of {part.dtype}, expected an array of whole numbers or booleans")
@@ -78,6 +81,6 @@ def _checked(part: Any, size: int, dim: int) -> Any:
     if not hasattr(part, "__index__"):
         raise IndexError(f"found index {part!r}, expected whole numbers, booleans, slices, None or ...")
     number = int(part)
-    if not -size <= number < size:
+    if size is not None and not -size <= number < size:
         raise IndexError(f"found index {number} in dimension {dim} of size {size}, expected {-size} to {size - 1}")
     return np.int32(number)

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import operator
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from xlad import element_types
 from xlad.errors import Error
+from xlad.index_updates import At
 from xlad.session import Session
 from xlad.trees import Tree
 
 if TYPE_CHECKING:
+    from jax.core import ShapedArray
     from jax.sharding import NamedSharding
 
 # Calls a function of arrays on the cluster. The key identifies the function: equal keys mean equal functions.
 Operate = Callable[[Any, Callable[..., Any], list[Any]], Any]
 
 
+class RemoteDevice(NamedTuple):
+    """A device of a session. `id` is its position in the mesh, in row-major order."""
+
+    id: int
+
+
 class RemoteArray:
-    """An array on the workers, which behaves like a jax.Array.
+    """An array on the workers, which behaves like a jax.Array, and is one for isinstance.
 
     Operators, indexing and methods run on the cluster and return remote arrays. np.asarray(), float(), .get() and the
     functions of jax.numpy fetch the array and compute in this process. Immutable. The array on the workers is freed
@@ -32,15 +41,21 @@ class RemoteArray:
     """
 
     __array_priority__ = 200  # Operators of numpy arrays leave the operation to this class.
-    _committed = False  # JAX may compute with the array on any device of this machine, regardless of its sharding.
+    # JAX may compute with the array on any device of this machine, regardless of its sharding.
+    committed = _committed = False
+    weak_type = False
+    is_fully_addressable = True  # This process can read all elements.
     __hash__ = None  # type: ignore[assignment]  # Because == is elementwise.
+
+    def __new__(cls, *arguments: Any, **named: Any) -> RemoteArray:
+        return object.__new__(_class_for_jax() if cls is RemoteArray else cls)
 
     def __init__(self, session: Session, number: int, dtype: np.dtype, shape: tuple[int, ...], *, key: Any = None,
                  spec: Any = None, operate: Operate | None = None) -> None:
         """If the array contains random keys as uint32 words, `key` is their KeyLeaf, which has their implementation.
         `spec` is the array's PartitionSpec, or None if it is not split."""
-        self.dtype = dtype
-        self.shape = shape
+        self._dtype = dtype
+        self._shape = shape
         self._session = session
         self._number: int | None = number
         self._key = key
@@ -54,6 +69,14 @@ class RemoteArray:
     if TYPE_CHECKING:  # The operators and methods that are added below.
 
         def __getattr__(self, name: str) -> Any: ...
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self._dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
 
     @property
     def ndim(self) -> int:
@@ -78,6 +101,41 @@ class RemoteArray:
 
         spec = shardings.P() if self._spec is None else self._spec
         return shardings.RemoteSharding(shardings.abstract_mesh(self._session.axes), spec)
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """Whether each device has all elements."""
+        return self._spec is None or not any(self._spec)
+
+    @property
+    def aval(self) -> ShapedArray:
+        import jax
+
+        found = jax.core.ShapedArray(self.shape, self.dtype) if self._key is None else jax.typeof(self.get())
+        return cast("ShapedArray", found)
+
+    def devices(self) -> set[RemoteDevice]:
+        """The devices of the array's session. All of them have a part of the array."""
+        return {RemoteDevice(i) for i in range(math.prod(self._session.axes.values()))}
+
+    @property
+    def device(self) -> Any:
+        """The array's device, or its sharding if it is on several devices, as for a jax.Array."""
+        found = self.devices()
+        return self.sharding if len(found) > 1 else found.pop()
+
+    @property
+    def addressable_shards(self) -> Any:
+        raise NotImplementedError(f"found {self!r}, whose parts are on workers, expected an array of this process: use "
+                                  ".get()")
+
+    global_shards = addressable_shards
+
+    def addressable_data(self, index: int) -> Any:
+        return self.addressable_shards[index].data
+
+    def copy_to_host_async(self) -> None:
+        """Does nothing: the array is fetched when it is used."""
 
     def get(self) -> Any:
         """Returns a numpy array, or JAX keys if the array has random keys."""
@@ -196,6 +254,10 @@ class RemoteArray:
             self._session.drop(self._number)  # type: ignore[arg-type]
 
     @property
+    def flat(self) -> Any:
+        return self.__jax_array__().flat
+
+    @property
     def T(self) -> Any:
         return self.transpose()
 
@@ -212,9 +274,17 @@ class RemoteArray:
         return self.run("imag", lambda x: x.imag)
 
     @property
-    def at(self) -> _At:
+    def at(self) -> At:
         """x.at[i].set(y), .add(y), ... return changed copies, as for a jax.Array."""
-        return _At(self)
+        return At(self)
+
+    def nonzero(self, *, size: int | None = None, fill_value: Any = None) -> Any:
+        """As jax.Array.nonzero. Without `size`, the shapes of the results depend on the elements, and the array is
+        fetched."""
+        if size is None:
+            return self.__jax_array__().nonzero()
+        fill = None if fill_value is None else np.asarray(fill_value).tolist()
+        return self.run(("nonzero", size, repr(fill)), lambda x: x.nonzero(size=size, fill_value=fill))
 
     def __round__(self, digits: int = 0) -> Any:
         return self.round(digits)
@@ -228,8 +298,14 @@ class RemoteArray:
         found = indexing.split(index, self.shape)
         return self.run(("getitem", found.static), found.take, *found.arrays)
 
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError("arrays are immutable: instead of x[i] = y, use x = x.at[i].set(y)")
+
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
 
     def run(self, key: Any, function: Callable[..., Any], *others: Any) -> Any:
         """Returns function(self, *others), computed on the cluster. Equal keys mean equal functions."""
@@ -241,6 +317,18 @@ class RemoteArray:
         return self._operate(key, function, [self, *others])
 
 
+@functools.cache
+def _class_for_jax() -> type[RemoteArray]:
+    """Returns the class of remote arrays, which also inherits from jax.Array. Therefore libraries that look for arrays
+    with isinstance, such as equinox, find them. It is created here because the package does not import JAX before it
+    needs it."""
+    import jax
+
+    create: Any = type(jax.Array)
+    members = {"__module__": __name__, "__doc__": RemoteArray.__doc__, "__hash__": None}
+    return cast("type[RemoteArray]", create("RemoteArray", (RemoteArray, jax.Array), members))
+
+
 def tell_jax() -> None:
     """Makes functions of JAX accept remote arrays and fetch them. This uses private functions of JAX. With a version of
     JAX that lacks them, users must pass np.asarray(array)."""
@@ -248,16 +336,16 @@ def tell_jax() -> None:
         from jax._src import core, dtypes
         from jax._src.interpreters import pxla
 
-        if RemoteArray in core.pytype_aval_mappings:
+        kind = _class_for_jax()
+        if kind in core.pytype_aval_mappings:
             return
 
         def shards(arrays: Any, shardings: Any, layouts: Any, copy_semantics: Any) -> Any:
             return pxla.shard_args(shardings, layouts, copy_semantics, [array.get() for array in arrays])
 
-        pxla.shard_arg_handlers[RemoteArray] = shards
-        dtypes.register_canonicalize_value_handler(RemoteArray, lambda array: array.__jax_array__())
-        core.pytype_aval_mappings[RemoteArray] = lambda array: (
-            core.ShapedArray(array.shape, array.dtype) if array._key is None else core.typeof(array.get()))
+        pxla.shard_arg_handlers[kind] = shards
+        dtypes.register_canonicalize_value_handler(kind, lambda array: array.__jax_array__())
+        core.pytype_aval_mappings[kind] = lambda array: array.aval
 
 
 _flax_knows = False
@@ -268,49 +356,7 @@ def _tell_flax() -> None:
     global _flax_knows
     _flax_knows = True
     sys.modules["flax.serialization"].register_serialization_state(
-        RemoteArray, lambda array: np.asarray(array), lambda array, found: found, override=True)
-
-
-class _At:
-    """Implements x.at, and x.at[i] if it has an index."""
-
-    def __init__(self, array: RemoteArray, index: Any = None) -> None:
-        self._array = array
-        self._index = index
-
-    def __getitem__(self, index: Any) -> _At:
-        from xlad import indexing
-
-        return _At(self._array, indexing.split(index, self._array.shape))
-
-    def _changed(self, name: str, value: Any) -> Any:
-        found = self._index
-
-        def change(array: Any, given: Any, *passed: Any) -> Any:
-            return getattr(array.at[found.place(*passed)], name)(given)
-
-        return self._array.run(("at", name, found.static), change, _typed(value, self._array), *found.arrays)
-
-    def set(self, value: Any) -> Any:
-        return self._changed("set", value)
-
-    def add(self, value: Any) -> Any:
-        return self._changed("add", value)
-
-    def multiply(self, value: Any) -> Any:
-        return self._changed("multiply", value)
-
-    def divide(self, value: Any) -> Any:
-        return self._changed("divide", value)
-
-    def power(self, value: Any) -> Any:
-        return self._changed("power", value)
-
-    def min(self, value: Any) -> Any:
-        return self._changed("min", value)
-
-    def max(self, value: Any) -> Any:
-        return self._changed("max", value)
+        _class_for_jax(), lambda array: np.asarray(array), lambda array, found: found, override=True)
 
 
 def _unpickled(words: np.ndarray, impl: str | None) -> Any:
@@ -327,7 +373,7 @@ def _is_operand(value: Any) -> bool:
         hasattr(value, "dtype") and hasattr(value, "shape"))
 
 
-def _typed(value: Any, array: RemoteArray) -> Any:
+def typed(value: Any, array: RemoteArray) -> Any:
     """Returns an operand as an array. A Python number gets the type that JAX gives it in an operation with `array`."""
     if type(value) not in (bool, int, float, complex):
         return value
@@ -345,7 +391,7 @@ def _binary(name: str, reflected: bool) -> Callable[[RemoteArray, Any], Any]:
         if name == "pow" and isinstance(other, int) and not reflected:  # Exact for integers, as in JAX.
             return self.run(("pow", other), lambda x: x ** other)
         swapped = (lambda x, y: function(y, x)) if reflected else function
-        return self.run((name, reflected), swapped, _typed(other, self))
+        return self.run((name, reflected), swapped, typed(other, self))
 
     return method
 
@@ -370,6 +416,15 @@ def _named(name: str) -> Callable[..., Any]:
     return method
 
 
+def _fetching(name: str) -> Callable[..., Any]:
+    def method(self: RemoteArray, *arguments: Any, **named: Any) -> Any:
+        return getattr(self.__jax_array__(), name)(*arguments, **named)
+
+    method.__name__ = name
+    method.__doc__ = f"As jax.Array.{name}, computed in this process."
+    return method
+
+
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift",
               "rshift"):
     setattr(RemoteArray, f"__{_name.rstrip('_')}__", _binary(_name, False))
@@ -378,10 +433,14 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     setattr(RemoteArray, f"__{_name}__", _binary(_name, False))
 for _name in ("neg", "pos", "abs", "invert"):
     setattr(RemoteArray, f"__{_name}__", _unary(_name))
-for _name in ("all", "any", "argmax", "argmin", "argsort", "astype", "clip", "conj", "cumprod", "cumsum", "diagonal",
-              "dot", "flatten", "max", "mean", "min", "prod", "ravel", "repeat", "reshape", "round", "sort", "squeeze",
-              "std", "sum", "swapaxes", "take", "trace", "transpose", "var"):
+for _name in ("all", "any", "argmax", "argmin", "argpartition", "argsort", "astype", "byteswap", "clip", "conj",
+              "conjugate", "cumprod", "cumsum", "diagonal", "dot", "flatten", "max", "mean", "min", "prod", "ptp",
+              "ravel", "repeat", "reshape", "round", "searchsorted", "sort", "squeeze", "std", "sum", "swapaxes",
+              "take", "trace", "transpose", "var", "view"):
     setattr(RemoteArray, _name, _named(_name))
+
+for _name in ("choose", "compress", "to_device"):
+    setattr(RemoteArray, _name, _fetching(_name))
 
 
 def fetch(tree: Tree) -> Tree:

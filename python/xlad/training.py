@@ -183,9 +183,7 @@ def restore_like(state: Tree) -> Callable[[Mapping[str, np.ndarray]], Tree]:
 def _is_of_jax(leaf: Any) -> bool:
     import jax
 
-    from xlad.remote_array import RemoteArray
-
-    return isinstance(leaf, (jax.Array, RemoteArray))
+    return isinstance(leaf, jax.Array)
 
 
 def write_directory(training: Training, directory: str | pathlib.Path, meshes: Sequence[Any],
