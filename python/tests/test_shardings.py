@@ -88,6 +88,16 @@ class Trees(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "for 3 arguments, expected at most 2"):
             split((None, None, None))
 
+    def test_one_device_is_a_mesh_of_one_device(self):
+        """jax.jit accepts the sharding that each array of a single device has."""
+        tree = jax.tree.map(jnp.asarray, self.tree)
+        split = jax.tree.map(lambda leaf: leaf.sharding, tree)
+        self.assertEqual({type(sharding) for sharding in jax.tree.leaves(split)}, {SingleDeviceSharding})
+        jax.jit(lambda x: x, in_shardings=(split,))(tree)
+        for axes in ({}, {"dp": 1}):
+            names = program.leaf_names(tree, "x")
+            self.assertEqual(set(shardings.spread(axes, split, tree, names, "in_shardings[0]")), {P()})
+
     def test_wrong_shardings_are_refused(self):
         for words, error, entry in [
             (r"in_shardings\[0\]: found 'dp' for layers.0.weight", TypeError, {"layers": "dp", "n": None}),
@@ -97,7 +107,8 @@ class Trees(unittest.TestCase):
             (r"in_shardings\[0\]: ", ValueError, {"layers": [P()], "n": None}),
             ("expected a PartitionSpec", TypeError, lambda name: "dp"),
             ("found UNCONSTRAINED", ValueError, {"layers": P(P.UNCONSTRAINED), "n": None}),
-            ("SingleDeviceSharding", TypeError, SingleDeviceSharding(jax.devices()[0])),
+            ("found SingleDeviceSharding.* for layers.0.weight, which is on 1 device of this process, on a mesh of 6",
+             ValueError, SingleDeviceSharding(jax.devices()[0])),
         ]:
             with self.subTest(words), self.assertRaisesRegex(error, words):
                 spread(entry, self.tree)

@@ -147,6 +147,8 @@ def spread(axes: Axes, entry: Any, tree: Tree, names: list[str], where: str,
                 spec = spec(names[i], shape) if _takes_shape(spec) else spec(names[i])
             if isinstance(spec, NamedSharding):
                 spec = spec.spec
+            if isinstance(spec, jax.sharding.Sharding):
+                spec = _of_devices(axes, spec, names[i])
             if spec is not None and not isinstance(spec, P):
                 raise TypeError(f"found {spec!r} for {names[i]}, expected a PartitionSpec, a NamedSharding, a function "
                                 "or None")
@@ -158,6 +160,17 @@ def spread(axes: Axes, entry: Any, tree: Tree, names: list[str], where: str,
     except (ValueError, TypeError) as error:
         raise type(error)(f"{where}: {str(error).replace('tree_map tree', where)}") from None
     return found
+
+
+def _of_devices(axes: Axes, sharding: jax.sharding.Sharding, name: str) -> P:
+    """Returns the spec of a sharding that consists of devices, such as a SingleDeviceSharding. As in jax.jit, their
+    number must be that of the mesh. How they would split an array is not known, therefore each must have all of it."""
+    count, expected = len(sharding.device_set), math.prod(axes.values())
+    if count == expected and sharding.is_fully_replicated:
+        return P()
+    raise ValueError(f"found {sharding!r} for {name}, which is on {count} device{'s' * (count != 1)} of this process, "
+                     f"on a mesh of {expected}, expected a PartitionSpec or a NamedSharding: P() copies the array to "
+                     "all devices")
 
 
 def _takes_shape(function: Callable[..., Any]) -> bool:
