@@ -172,7 +172,7 @@ absl::Status TaskData::ReadState(absl::Span<DeviceBuffers* const> buffers) {
   if (!boxes.empty()) {
     const std::string uri = StartUri(launch_);
     absl::StatusOr<std::shared_ptr<storage::TensorSource>> source = store_->OpenTensors(uri, abort_);
-    if (!source.ok()) return Annotate(source.status(), "state");
+    if (!source.ok()) return Annotate(source.status(), storage::StateContext(uri));
     // Read accepts a box of a larger tensor, whose other elements would be ignored.
     for (const Entry& entry : parameters_) {
       if (entry.kind != JobSpec::Parameter::STATE) continue;
@@ -185,7 +185,7 @@ absl::Status TaskData::ReadState(absl::Span<DeviceBuffers* const> buffers) {
         bytes += boxes[end++].entry->local.bytes();
       }
       const absl::Status status = ReadBoxes(**source, absl::MakeConstSpan(boxes).subspan(first, end - first), buffers);
-      if (!status.ok()) return Annotate(status, absl::StrCat("state ", uri));
+      if (!status.ok()) return Annotate(status, storage::StateContext(uri));
       first = end;
     }
   }

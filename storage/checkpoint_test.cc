@@ -159,11 +159,28 @@ TEST(Checkpoint, EveryTruncationIsFound) {
     for (size_t size = 0; size < whole.size(); size += 4096) {
       files.BytesOf(path) = whole.substr(0, size);
       EXPECT_FALSE(Store(files).VerifyCheckpoint(FileUri(folder)).ok()) << path << " cut at " << size;
-      EXPECT_FALSE(ReadCheckpoint(files, folder, state).ok()) << path << " cut at " << size;
+      EXPECT_TRUE(absl::IsDataLoss(ReadCheckpoint(files, folder, state))) << path << " cut at " << size;
       EXPECT_TRUE(ReadCheckpoint(files, older, state).ok());
     }
     files.BytesOf(path) = whole;
   }
+}
+
+TEST(Checkpoint, AMissingShardIsDataLoss) {
+  Random random(13);
+  const State state = SmallState(random);
+  MemoryFiles files;
+  const std::string folder = *WriteCheckpoint(files, state, 2, 2, {"job", 1, 10});
+  for (const std::string& path : FilesOf(files, folder)) {
+    const std::string whole = files.BytesOf(path);
+    ASSERT_TRUE(files.Remove(path).ok());
+    const absl::Status read = ReadCheckpoint(files, folder, state);
+    // A missing index may only mean that the file system is not mounted.
+    EXPECT_EQ(absl::IsDataLoss(read), !absl::EndsWith(path, kIndexFileName)) << path << ": " << read;
+    EXPECT_FALSE(read.ok()) << path;
+    ASSERT_TRUE(files.WriteAtomically(path, whole).ok());
+  }
+  EXPECT_TRUE(ReadCheckpoint(files, folder, state).ok());
 }
 
 TEST(Checkpoint, TheIndexOfAnOldCheckpointIsRemovedFirst) {

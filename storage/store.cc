@@ -103,7 +103,13 @@ absl::StatusOr<std::shared_ptr<TensorSource>> Store::OpenCheckpoint(const Uri& u
     for (const v1::CheckpointPiece& piece : shard.pieces()) {
       tensors[piece.tensor()].pieces.push_back({tensor::BoxFromWire(piece.box()), std::ssize(files), piece.begin()});
     }
-    XLAD_ASSIGN_OR_RETURN(files.emplace_back(), OpenShard(uri, shard));
+    absl::StatusOr<std::shared_ptr<RangeReader>> file = OpenShard(uri, shard);
+    if (absl::IsNotFound(file.status())) {  // The file system is mounted, because the index has been read.
+      return absl::DataLossError(absl::StrCat(uri.ToString(), ": shard ", shard.uri(), " is missing: ",
+                                              file.status().message()));
+    }
+    XLAD_RETURN_IF_ERROR(file.status());
+    files.push_back(*std::move(file));
   }
   return std::make_shared<TensorSource>(std::move(files), std::move(tensors));
 }

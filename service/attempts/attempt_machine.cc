@@ -7,6 +7,7 @@
 #include "proto/mesh.h"
 #include "proto/protocol.h"
 #include "service/attempts/cut_link.h"
+#include "service/attempts/damaged_checkpoint.h"
 #include "service/state/messages.h"
 
 namespace xlad::service {
@@ -424,6 +425,7 @@ void AttemptMachine::OnFailed(const WorkerId& worker, const TaskFailed& message)
     attempt.program_error = error;
     attempt.failed_step = message.step();
   }
+  attempt.found_damage = attempt.found_damage || FindsDamage(*job, message);
   if (attempt.suspect.empty()) attempt.suspect = message.suspect_worker();
   if (blames_a_peer && HasPeer(*job, message.suspect_worker())) Suspect(context_, message.suspect_worker(), worker);
   CheckFailure(job);
@@ -465,7 +467,8 @@ void AttemptMachine::CheckFailure(Job* job) {
     return FailAttempt(context_, job, {reason, attempt.suspect, "", -1});
   }
   const int64_t step = attempt.program_error.empty() ? -1 : attempt.failed_step;
-  FailAttempt(context_, job, {attempt.failure, "", attempt.program_error, step});
+  const std::string damaged = attempt.found_damage ? job->placed.checkpoint_uri() : "";
+  FailAttempt(context_, job, {attempt.failure, "", attempt.program_error, step, damaged});
 }
 
 void AttemptMachine::OnWorkerLost(const WorkerId& worker, const std::string& why) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "service/attempts/damaged_checkpoint.h"
 #include "service/attempts/shared_folder.h"
 #include "service/state/messages.h"
 
@@ -71,10 +72,12 @@ void FailAttempt(Context& context, Job* job, const AttemptEnding& ending) {
   ended.set_reason(ending.reason);
   ended.set_lost_worker(ending.lost_worker);
   ended.set_program_error(ending.program_error);
+  ended.set_damaged_checkpoint(ending.damaged_checkpoint);
   ended.set_step(ending.step >= 0 ? ending.step : job->step);
   EndAttempt(context, job, ended, AbortMessage(job->current(), ending.reason));
   job->failed_ns = context.now_ns;
-  const std::string final_reason = WhyNoRetry(*job, ending);
+  std::string final_reason = WhyNoRetry(*job, ending);
+  if (final_reason.empty() && job->damaged_again) final_reason = DropDamaged(context, job, ending.reason);
   if (!final_reason.empty()) EndJob(context, job, FAILED, final_reason);
 }
 

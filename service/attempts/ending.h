@@ -15,9 +15,11 @@ struct AttemptEnding {
   std::string lost_worker;    // The worker that was lost, or empty.
   std::string program_error;  // The error of the program itself, or empty.
   int64_t step = -1;          // The step at which it failed; -1 for the last known step.
+  std::string damaged_checkpoint = {};  // The URI of the checkpoint that the attempt found damaged, or empty.
 };
-// Ends an attempt that failed. The job continues from its newest checkpoint, except in three cases, in which it fails:
-// it is a session, its attempts are used up, or the attempt before failed with the same program error at the same step.
+// Ends an attempt that failed. The job continues from its newest checkpoint, except in four cases, in which it fails:
+// it is a session, its attempts are used up, the attempt before failed with the same program error at the same step, or
+// the checkpoint of another job from which it should start is damaged and that job has no older one.
 void FailAttempt(Context& context, Job* job, const AttemptEnding& ending);
 
 struct AttemptStop {

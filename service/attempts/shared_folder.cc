@@ -38,6 +38,7 @@ void RemoveOldFiles(Context& context, const Job& job) {
   for (const Checkpoint& checkpoint : job.checkpoints) {
     removal.obsolete.keep.insert(NameIn(removal.folder, checkpoint.uri));
   }
+  for (const std::string& uri : job.damaged) removal.obsolete.keep.insert(NameIn(removal.folder, uri));
   for (const std::string& uri : context.jobs.ResumedIn(storage::FileUri(removal.folder))) {
     removal.obsolete.keep.insert(NameIn(removal.folder, uri));
   }

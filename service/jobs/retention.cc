@@ -72,6 +72,7 @@ StoredState Retention::StateInUse() const {
     AddBlob(job->spec.program_blob(), &state);
     AddBlob(job->final_state_blob, &state);
     for (const Checkpoint& checkpoint : job->checkpoints) AddState(checkpoint.uri, &state);
+    for (const std::string& uri : job->damaged) AddState(uri, &state);
     if (HasEnded(*job)) continue;
     for (const std::string& digest :
          {job->executable_digest, job->placed_executable, job->state_blob, job->placed.state_blob()}) {

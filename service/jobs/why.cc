@@ -5,6 +5,7 @@
 #include "absl/strings/str_join.h"
 #include "base/counted.h"
 #include "service/attempts/checkpoints.h"
+#include "service/attempts/ending.h"
 
 namespace xlad::service {
 namespace {
@@ -52,6 +53,12 @@ std::optional<int64_t> ExplainDevices(const Context& context, const Job& job, Wh
   return found;
 }
 
+// Whether the job waits because its latest attempts have failed.
+bool IsPausing(const Context& context, const Job& job) {
+  const int64_t pause_ns = RetryPauseMs(context.options, job.failures) * kNsPerMs;
+  return job.failed_ns >= 0 && context.now_ns < job.failed_ns + pause_ns;
+}
+
 void ExplainPending(const Context& context, const Job& job, WhyJobResponse* why) {
   why->set_what("it waits");
   const std::string reason = context.ReasonOf(job);
@@ -61,7 +68,11 @@ void ExplainPending(const Context& context, const Job& job, WhyJobResponse* why)
     why->add_done(absl::StrCat("xlad ended attempt ", job.attempt, " and continues from step ", start.step,
                                start.checkpoint_uri.empty() ? "" : ", the newest checkpoint"));
   }
-  if (!ExplainDevices(context, job, why).has_value()) {
+  const bool has_devices = !ExplainDevices(context, job, why).has_value();
+  if (has_devices && IsPausing(context, job)) {
+    why->add_advice("it is tried again by itself, at intervals of up to a minute; remove the cause that the evidence "
+                    "names");
+  } else if (has_devices) {
     why->add_advice("wait for the jobs before it, or cancel one of them (xlad ps, xlad cancel)");
   }
   for (const WorkerId& drained : context.jobs.drained()) {
@@ -213,6 +224,10 @@ WhyJobResponse WhyJob(const Context& context, const Job& job) {
     why.add_advice(CheckpointAdvice(job, CheckpointErrorCode(context, job), is_waiting));
   }
   for (const std::string& warning : job.warnings) why.add_done(absl::StrCat("its program was built: ", warning));
+  if (!job.damage.empty()) {
+    why.add_done(absl::StrCat("a damaged checkpoint was dropped (", job.damage, ")",
+                              job.damaged.empty() ? "" : absl::StrCat("; its files are kept: ", job.damaged.back())));
+  }
   if (!job.checkpoints.empty()) {
     why.add_done(absl::StrCat("its newest checkpoint is of step ", job.checkpoints.back().step));
   }

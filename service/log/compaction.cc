@@ -13,7 +13,9 @@ absl::Status TrimCheckpoints(JobLog* log, const TrimmedJob& job, std::vector<int
   std::vector<int64_t> surplus;
   size_t before_newest = 0;  // The number of surplus events before the commit of the newest kept checkpoint.
   XLAD_RETURN_IF_ERROR(VisitEventsOf(*log, job.id, [&](const JobEvent& event) {
-    if (event.has_dropped() || event.has_checkpoint_failed()) surplus.push_back(event.sequence());
+    // A checkpoint that was dropped because it is damaged is remembered.
+    const bool is_drop = event.has_dropped() && event.dropped().damage().empty();
+    if (is_drop || event.has_checkpoint_failed()) surplus.push_back(event.sequence());
     if (!event.has_checkpoint()) return;
     const bool is_kept = std::any_of(job.checkpoints.begin(), job.checkpoints.end(), [&](const Checkpoint& kept) {
       return kept.step == event.checkpoint().step() && kept.uri == event.checkpoint().uri();

@@ -52,13 +52,16 @@ void ApplyAttemptEnded(const AttemptEnded& ended, Job* job) {
   job->lost_worker = ended.lost_worker();
   job->reason = job->ending = ended.reason();
   job->state = PENDING;
+  job->damaged_again = !ended.damaged_checkpoint().empty() && ended.damaged_checkpoint() == job->damaged_uri;
+  job->damaged_uri = ended.damaged_checkpoint();
   if (!ended.state_blob().empty()) {
     job->first_step = ended.step();
     job->state_blob = ended.state_blob();
     job->failures = 0;
     return;
   }
-  if (ended.stopped()) return;
+  // A damaged checkpoint is dropped after the second such end, so these ends are not counted.
+  if (ended.stopped() || !job->damaged_uri.empty()) return;
   ++job->failures;
   const bool is_program_error = !ended.program_error().empty();
   job->program_error_repeated = is_program_error && ended.program_error() == job->program_error &&
@@ -89,8 +92,15 @@ void ApplyCheckpointFailed(const CheckpointFailed& failed, Job* job) {
   job->checkpoint_error_code = failed.error_code();
 }
 
-void ApplyDropped(const CheckpointsDropped& dropped, Job* job) {
-  job->surplus_events += 1 + dropped.steps_size();
+void ApplyDropped(const CheckpointsDropped& dropped, int64_t unix_ns, Job* job) {
+  job->surplus_events += dropped.steps_size() + (dropped.damage().empty() ? 1 : 0);
+  if (!dropped.damage().empty()) job->damage = dropped.damage();
+  if (!dropped.resumed_uri().empty()) {
+    job->first_step = dropped.first_step();
+    job->resumed = {dropped.first_step(), dropped.resumed_uri(), dropped.resumed_digest(), unix_ns};
+  } else if (!dropped.damaged_uri().empty()) {
+    job->damaged.push_back(dropped.damaged_uri());
+  }
   std::erase_if(job->checkpoints, [&](const Checkpoint& checkpoint) {
     return std::find(dropped.steps().begin(), dropped.steps().end(), checkpoint.step) != dropped.steps().end();
   });
@@ -151,7 +161,7 @@ void ApplyByKind(const JobEvent& event, Job* job) {
     case JobEvent::kCheckpoint: return ApplyCheckpoint(event, job);
     case JobEvent::kCheckpointFailed:
       return ApplyCheckpointFailed(event.checkpoint_failed(), job);
-    case JobEvent::kDropped: return ApplyDropped(event.dropped(), job);
+    case JobEvent::kDropped: return ApplyDropped(event.dropped(), event.unix_ns(), job);
     case JobEvent::kResized: return ApplyResized(event.resized(), job);
     case JobEvent::kEnded:
       job->attempt_running = false;
@@ -213,6 +223,17 @@ std::string DescribeBuilt(const JobBuilt& built) {
                       built.cached() ? " in the cache in " : " in ", time, warnings);
 }
 
+std::string DescribeDropped(const CheckpointsDropped& dropped) {
+  if (!dropped.resumed_uri().empty()) {
+    return absl::StrCat("checkpoint ", dropped.damaged_uri(), ", from which the job started, is damaged; it starts ",
+                        "from the older one of step ", dropped.first_step(), " instead: ", dropped.damage());
+  }
+  const std::string what = absl::StrCat(dropped.steps_size() == 1 ? "checkpoint of step " : "checkpoints of steps ",
+                                        absl::StrJoin(dropped.steps(), ", "), " dropped");
+  if (dropped.damage().empty()) return what;
+  return absl::StrCat(what, " because it is damaged; its files are kept: ", dropped.damage());
+}
+
 std::string DescribeCodeReplaced(const CodeReplaced& replaced) {
   if (replaced.error().empty()) {
     return absl::StrCat("training started on quickly compiled code; optimized code from step ", replaced.step());
@@ -271,9 +292,7 @@ std::string Describe(const JobEvent& event) {
     case JobEvent::kCheckpointFailed:
       return ErrorOf(event.checkpoint_failed());
     case JobEvent::kWorkerSilent: return event.worker_silent().reason();
-    case JobEvent::kDropped:
-      return absl::StrCat(event.dropped().steps_size() == 1 ? "checkpoint of step " : "checkpoints of steps ",
-                          absl::StrJoin(event.dropped().steps(), ", "), " dropped");
+    case JobEvent::kDropped: return DescribeDropped(event.dropped());
     case JobEvent::kResized:
       return absl::StrCat(
           "resized to ",

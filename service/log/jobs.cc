@@ -24,7 +24,12 @@ void Jobs::Apply(const JobEvent& event) {
   std::unique_ptr<Job>& job = jobs_[JobId(event.job_id())];
   if (job == nullptr) job = std::make_unique<Job>();
   const JobState before = job->state;
+  const std::string resumed = job->resumed.uri;
   service::Apply(event, job.get());
+  if (event.has_dropped() && job->resumed.uri != resumed && open_.contains(job->number)) {
+    if (const auto old = resumed_.find(resumed); old != resumed_.end()) resumed_.erase(old);
+    resumed_.insert(job->resumed.uri);
+  }
   if (job->number > 0) --counts_[before];
   if (event.has_submitted()) {
     job->number = next_number_++;

@@ -57,6 +57,7 @@ struct Attempt {
   // The first failure that a worker reported, and the worker that may have caused it. The attempt ends when the suspect
   // is known to be gone, or after the grace period.
   std::string failure, suspect;
+  bool found_damage = false;  // Whether a worker found the checkpoint damaged from which the attempt starts.
   // The error of the program itself, without names of processes; empty if the program did not fail.
   std::string program_error;
   int64_t failed_step = 0;  // The step of program_error.

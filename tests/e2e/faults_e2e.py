@@ -6,6 +6,7 @@ No command hangs, and no acknowledged job or step is lost.
 import contextlib
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -142,6 +143,55 @@ class Faults(unittest.TestCase):
                 self.assertIn(words, err)
             code, _, err = xlad("run", JOB, "--steps", "2", "--resume", uri, "--save-state", where / "state")
             self.assertEqual(code, 0, err)
+
+    def test_a_damaged_checkpoint_is_dropped_and_the_one_before_it_is_used(self):
+        def stored(job):
+            code, out, err = xlad("ckpt", "ls", job, "--coordinator", made.address, "--format", "json")
+            return sorted(json.loads(out), key=lambda found: found["step"]) if code == 0 else []
+
+        def damage(checkpoint):
+            """Flips one bit of a tensor."""
+            shard = next(pathlib.Path(checkpoint["uri"].removeprefix("file:")).glob("*.safetensors"))
+            contents = bytearray(shard.read_bytes())
+            contents[-1] ^= 1
+            shard.write_bytes(contents)
+
+        def events(job):
+            return json.loads(xlad("events", job, "--coordinator", made.address, "--format", "json")[1])
+
+        def wait_for_a_start(job, older):
+            """Waits until the job runs after it has dropped a checkpoint, and checks where it started."""
+            wait_for(lambda: made.job(job)["state"] == "RUNNING" and
+                     any("damaged" in event["text"] for event in events(job) if event["kind"] == "dropped"),
+                     "the job to run again")
+            self.assertEqual([event["step"] for event in events(job) if event["kind"] == "placed"][-1], older["step"])
+            self.assertIn("a damaged checkpoint was dropped", xlad("why", job, "--coordinator", made.address)[1])
+
+        with folder() as where, cluster(workers=1, devices=2) as made:
+            # With --attempts 2, the job would end if the failures of a damaged checkpoint counted.
+            flags = ("--mesh", "dp=2", *LONG, "--checkpoint-every", "500", "--checkpoint-to", f"file:{where}/kept",
+                     "--attempts", "2")
+            first = made.submit(JOB, *flags)
+            wait_for(lambda: len(stored(first)) == 2, "two checkpoints")
+            made.workers["w0"].kill()
+            wait_for(lambda: made.job(first)["state"] == "PENDING", "the attempt to end")
+            older, newest = stored(first)
+            damage(newest)
+            made.start_worker("w0")
+            wait_for_a_start(first, older)
+            self.assertTrue(pathlib.Path(newest["uri"].removeprefix("file:")).exists(), "its files are kept")
+            wait_for(lambda: len(stored(first)) == 2 and stored(first)[0]["step"] > newest["step"], "new checkpoints")
+            self.assertEqual(xlad("cancel", first, "--coordinator", made.address)[0], 0)
+            older, newest = stored(first)
+            damage(newest)
+            resumed = made.submit(JOB, *flags, "--resume", first)
+            wait_for_a_start(resumed, older)
+            self.assertEqual(xlad("cancel", resumed, "--coordinator", made.address)[0], 0)
+            damage(older)
+            last = made.submit(JOB, *flags, "--resume", first)
+            wait_for(lambda: made.job(last)["state"] == "FAILED", "the job without a checkpoint to fail")
+            for words in ("is damaged", "found no older checkpoint", "xlad ckpt verify"):
+                self.assertIn(words, made.job(last)["reason"])
 
     def test_the_folder_of_a_coordinator_is_not_removed_by_another(self):
         with cluster(workers=0, devices=1) as made:

@@ -1,0 +1,59 @@
+#include "service/attempts/damaged_checkpoint.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/strip.h"
+#include "storage/checkpoint_index.h"
+#include "storage/job_uris.h"
+
+namespace xlad::service {
+namespace {
+
+// Returns the checkpoint before the one with this URI in the list of the job that made it, or null if there is none.
+// The URI may be that of the index in the folder of the checkpoint.
+const Checkpoint* OlderThan(const Context& context, const std::string& uri) {
+  const absl::string_view folder = absl::StripSuffix(uri, absl::StrCat("/", storage::kIndexFileName));
+  for (const auto& [number, job] : context.jobs.by_number()) {
+    const auto is_it = [&](const Checkpoint& checkpoint) { return checkpoint.uri == uri || checkpoint.uri == folder; };
+    const auto found = std::find_if(job->checkpoints.begin(), job->checkpoints.end(), is_it);
+    if (found != job->checkpoints.end()) return found == job->checkpoints.begin() ? nullptr : &*(found - 1);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+bool FindsDamage(const Job& job, const TaskFailed& message) {
+  const std::string& uri = job.placed.checkpoint_uri();
+  if (job.state != STARTING || uri.empty() || !message.suspect_worker().empty()) return false;
+  // A file may be missing because a file system is not mounted, but a blob that the coordinator lacks is lost.
+  const auto code = static_cast<absl::StatusCode>(message.error_code());
+  const bool is_lost = code == absl::StatusCode::kNotFound && absl::StartsWith(uri, "xlad:");
+  return (is_lost || code == absl::StatusCode::kDataLoss) &&
+         absl::StrContains(message.error(), storage::StateContext(uri) + ": ");
+}
+
+std::string DropDamaged(Context& context, Job* job, const std::string& damage) {
+  JobEvent event = context.NewEvent(job->id);
+  CheckpointsDropped* dropped = event.mutable_dropped();
+  dropped->set_damage(damage);
+  dropped->set_damaged_uri(job->damaged_uri);
+  if (!job->checkpoints.empty() && job->checkpoints.back().uri == job->damaged_uri) {
+    dropped->add_steps(job->checkpoints.back().step);
+  } else {
+    const Checkpoint* const older = OlderThan(context, job->resumed.uri);
+    if (older == nullptr) {
+      return absl::StrCat(damage, "; found no older checkpoint, expected one of the job that it continues; xlad ckpt ",
+                          "verify ", job->damaged_uri, " lists the damage; submit it with --resume URI of another one");
+    }
+    dropped->set_first_step(older->step);
+    dropped->set_resumed_uri(older->uri);
+    dropped->set_resumed_digest(older->digest);
+  }
+  context.Record(std::move(event));
+  context.Changed(job->id);
+  return "";
+}
+
+}  // namespace xlad::service

@@ -1,0 +1,148 @@
+// Jobs whose newest checkpoint cannot be read because it is damaged.
+#include "service/attempts/damaged_checkpoint.h"
+
+#include "service/testing/cluster.h"
+
+namespace xlad::service {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+class DamagedCheckpoint : public ::testing::Test {
+ protected:
+  // The first worker reports that it cannot read the state from which the attempt starts.
+  void FailToRead(const std::string& job, const std::string& uri, absl::StatusCode code = absl::StatusCode::kDataLoss) {
+    const absl::Status error(code, absl::StrCat("state ", uri, ": bytes [0, 65536) have another checksum"));
+    cluster_.Fail(1, job, cluster_.JobOf(job).placed.first_step(), error, "");
+    if (cluster_.loads.empty()) return;
+    const std::string digest = cluster_.loads.back();  // A coordinator that has restarted reads the plan again.
+    cluster_.loads.clear();
+    cluster_.Do([&](CoordinatorCore& c) { c.OnPlanLoaded(digest, PlannedProgram()); });
+  }
+  // The attempt of the job starts on both workers, and fails.
+  void Interrupt(const std::string& job) {
+    cluster_.Fail(1, job, cluster_.JobOf(job).step, absl::UnavailableError("the network broke"), "");
+  }
+  std::string StartUri(const std::string& job) { return cluster_.JobOf(job).placed.checkpoint_uri(); }
+  std::string Why(const std::string& job) { return cluster_.coordinator().Why(JobId(job))->text(); }
+  // The coordinator restarts and recovers its state from the log, and both workers register again.
+  void Recover(const std::string& job) {
+    const RunningTask task = cluster_.Task(job, cluster_.JobOf(job).step);
+    cluster_.Restart();
+    for (const auto& [connection, worker] : {std::pair(1, "a"), std::pair(2, "b")}) {
+      cluster_.Register(connection, worker, 1, {task});
+    }
+  }
+  std::string Resume(const std::string& job) {
+    const auto newest = cluster_.coordinator().jobs().NewestCheckpoint(JobId(job));
+    SubmitJobRequest request;
+    request.set_client_key("resumed");
+    *request.mutable_spec() = cluster_.Spec(4);
+    std::string next;
+    cluster_.Do([&](CoordinatorCore& c) { next = c.Submit(request, *newest)->job_id(); });
+    cluster_.Built();
+    return next;
+  }
+
+  Cluster cluster_;
+};
+
+TEST_F(DamagedCheckpoint, TheOneBeforeItIsUsedAndThenTheFirstState) {
+  const std::string job = cluster_.RunningJob(/*attempts=*/2);
+  for (const int64_t step : {10, 20}) cluster_.CommitCheckpoint(job, step);
+  Interrupt(job);
+  ASSERT_EQ(StartUri(job), "xlad:20");
+  FailToRead(job, "xlad:20");
+  EXPECT_EQ(StartUri(job), "xlad:20") << "the damage may have been in a copy";
+  Recover(job);
+  FailToRead(job, "xlad:20");
+  EXPECT_EQ(StartUri(job), "xlad:10");
+  EXPECT_EQ(cluster_.JobOf(job).placed.first_step(), 10);
+  EXPECT_THAT(Why(job), HasSubstr("bytes [0, 65536) have another checksum"));
+  EXPECT_THAT(cluster_.coordinator().StateInUse().states, Contains("xlad:20")) << "its files are kept";
+  EXPECT_EQ(cluster_.JobOf(job).failures, 1) << "only the interruption counts";
+  Recover(job);
+  EXPECT_EQ(StartUri(job), "xlad:10");
+  for (int i = 0; i < 2; ++i) FailToRead(job, "xlad:10");
+  EXPECT_EQ(StartUri(job), "");
+  EXPECT_EQ(cluster_.JobOf(job).placed.state_blob(), "initial");
+  EXPECT_EQ(cluster_.JobOf(job).placed.first_step(), 0);
+  cluster_.Start(job, {1, 2});
+  cluster_.CommitCheckpoint(job, 15);
+  EXPECT_EQ(cluster_.Status(job).checkpoint_step(), 15) << "an older step than that of the damaged checkpoint";
+}
+
+TEST_F(DamagedCheckpoint, AResumedJobStartsFromTheOneBeforeIt) {
+  const std::string first = cluster_.RunningJob();
+  for (const int64_t step : {10, 20}) cluster_.CommitCheckpoint(first, step);
+  cluster_.Do([&](CoordinatorCore& c) { ASSERT_TRUE(c.Cancel(JobId(first)).ok()); });
+  const std::string job = Resume(first);
+  ASSERT_EQ(StartUri(job), "xlad:20");
+  for (int i = 0; i < 2; ++i) FailToRead(job, "xlad:20");
+  EXPECT_EQ(StartUri(job), "xlad:10");
+  EXPECT_EQ(cluster_.JobOf(job).placed.first_step(), 10);
+  Recover(job);
+  EXPECT_EQ(StartUri(job), "xlad:10");
+  EXPECT_TRUE(cluster_.coordinator().context().jobs.IsResumed("xlad:10"));
+  EXPECT_FALSE(cluster_.coordinator().context().jobs.IsResumed("xlad:20"));
+  // There is no older checkpoint, and the first state of the spec is not what the user asked for.
+  for (int i = 0; i < 2; ++i) FailToRead(job, "xlad:10", absl::StatusCode::kNotFound);
+  EXPECT_EQ(cluster_.Status(job).state(), FAILED);
+  for (const char* word : {"another checksum", "found no older checkpoint", "xlad ckpt verify xlad:10", "--resume"}) {
+    EXPECT_THAT(cluster_.Status(job).reason(), HasSubstr(word));
+  }
+  EXPECT_FALSE(cluster_.coordinator().context().jobs.IsResumed("xlad:10"));
+}
+
+TEST_F(DamagedCheckpoint, OtherErrorsDoNotDropIt) {
+  const std::string job = cluster_.RunningJob();
+  for (const int64_t step : {10, 20}) cluster_.CommitCheckpoint(job, step);
+  Interrupt(job);
+  const auto expect_kept = [&](const absl::Status& error, const std::string& suspect) {
+    for (int i = 0; i < 3; ++i) {
+      cluster_.Fail(1, job, 20, error, suspect);
+      cluster_.RunFor(61'000, {1, 2});
+    }
+    EXPECT_EQ(StartUri(job), "xlad:20") << error;
+  };
+  expect_kept(absl::UnavailableError("state xlad:20: the coordinator cannot be reached"), "");
+  expect_kept(absl::DataLossError("data xlad:9: blob 9 is damaged"), "");
+  expect_kept(absl::DataLossError("state xlad:2: blob 2 is damaged"), "");
+  // Two findings with another failure between them are not in a row.
+  for (int i = 0; i < 3; ++i) {
+    FailToRead(job, "xlad:20");
+    cluster_.RunFor(61'000, {1, 2});
+    Interrupt(job);
+    cluster_.RunFor(61'000, {1, 2});
+  }
+  EXPECT_EQ(StartUri(job), "xlad:20");
+  cluster_.Start(job, {1, 2});
+  FailToRead(job, "xlad:20");
+  Interrupt(job);
+  EXPECT_EQ(cluster_.Status(job).checkpoint_step(), 20);
+}
+
+TEST_F(DamagedCheckpoint, CompactionRemembersIt) {
+  const std::string job = cluster_.RunningJob();
+  for (const int64_t step : {10, 20}) cluster_.CommitCheckpoint(job, step);
+  Interrupt(job);
+  for (int i = 0; i < 2; ++i) FailToRead(job, "xlad:20");
+  cluster_.Start(job, {1, 2});
+  for (int64_t step = 30; step < 2000; step += 10) cluster_.CommitCheckpoint(job, step);
+  cluster_.RunFor(62'000, {1, 2});
+  const auto drops = [&] {
+    int count = 0;
+    for (const JobEvent& event : cluster_.store.events) count += event.has_dropped();
+    return count;
+  };
+  const int before = drops();
+  cluster_.Compact();
+  EXPECT_LT(drops(), before / 2) << "the log has been compacted";
+  Recover(job);
+  EXPECT_EQ(cluster_.JobOf(job).damaged, std::vector<std::string>{"xlad:20"});
+  EXPECT_EQ(cluster_.Status(job).checkpoint_step(), 1990);
+}
+
+}  // namespace
+}  // namespace xlad::service
