@@ -26,8 +26,13 @@ namespace {
 
 std::atomic<int> stop_requested = 0;
 
-void OnSignal(int /*signal*/) {
-  if (stop_requested.exchange(1) != 0) _exit(kInterrupted);
+void OnSignal(int signal) {
+  if (stop_requested.exchange(signal) != 0) _exit(kInterrupted);
+}
+
+void OnDrainSignal(int /*signal*/) {
+  int none = 0;
+  stop_requested.compare_exchange_strong(none, SIGTERM);
 }
 
 // Replaces control characters, except for newlines and tabs, because a message may quote a file and a terminal would
@@ -85,6 +90,8 @@ std::atomic<int>* StopRequested() {
     action.sa_handler = OnSignal;
     sigaction(SIGINT, &action, nullptr);
     sigaction(SIGTERM, &action, nullptr);
+    action.sa_handler = OnDrainSignal;
+    sigaction(kDrainSignal, &action, nullptr);
     signal(SIGPIPE, SIG_IGN);  // A daemon continues if the reader of its output ends.
     return true;
   }();

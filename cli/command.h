@@ -4,6 +4,8 @@
 // function that runs after parsing. cli/main.cc has the table of subcommands.
 #pragma once
 
+#include <signal.h>
+
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <functional>
@@ -25,7 +27,7 @@ enum ExitCode : int {
   kFailed = 1,       // The input is invalid, or the job failed.
   kUsage = 2,        // A flag or argument is wrong.
   kUnavailable = 3,  // The coordinator cannot be reached, or a port or folder is in use.
-  kMoved = 75,       // EX_TEMPFAIL: a worker has drained, and its work continues on other workers.
+  kMoved = 75,       // EX_TEMPFAIL: stopped by SIGTERM; the state is saved, and the training can be continued.
   kInterrupted = 130,
 };
 
@@ -43,9 +45,12 @@ absl::StatusOr<std::string> ReadInput(const std::string& path);
 absl::StatusOr<std::string> TemporaryFolder();
 
 bool ErrorIsTerminal();
-// Installs signal handlers once. The first SIGINT or SIGTERM sets the returned value to 1; the second one ends the
-// process at once with exit code 130.
+// Installs signal handlers once. The first SIGINT or SIGTERM sets the returned value to the signal's number; the second
+// one ends the process at once with exit code 130.
 std::atomic<int>* StopRequested();
+// Has the effect of a first SIGTERM, but does not end a process that is already stopping. A local cluster sends it to
+// its workers, because a batch system may have sent SIGTERM to all processes of the job before.
+inline constexpr int kDrainSignal = SIGUSR1;
 // Makes all files and folders that this process and its children create from now on unreadable for other users, because
 // data, logs and checkpoints belong to the user who runs the cluster.
 void KeepFilesPrivate();

@@ -1,8 +1,12 @@
 #include "cli/follow.h"
 
+#include <signal.h>
+
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
@@ -224,6 +228,53 @@ int WriteResults(client::CoordinatorClient& client, const JobStatus& status, con
   return code;
 }
 
+// Stops a job at SIGTERM so that its training can be continued.
+class Draining {
+ public:
+  // Returns whether the caller must stop following the job: at Ctrl-C, and when the drained job has stopped.
+  bool Update(const JobStatus& status, int stop_signal, const FollowOptions& options) {
+    if (!first_step_.has_value()) first_step_ = status.step();
+    if (stop_signal != SIGTERM || !options.begin_drain) return stop_signal != 0;
+    if (!began_ && !HasEnded(status.state())) {
+      began_ = true;
+      attempt_ = status.attempt();
+      std::fprintf(stderr, "%sxlad: SIGTERM: %s stops after a step and saves its state; a second SIGTERM ends it at "
+                           "once\n",
+                   ErrorIsTerminal() ? "\r\033[K" : "", status.id().c_str());
+      options.begin_drain();
+    }
+    reached_ = std::max(reached_, status.step());
+    const bool is_placed = status.state() == STARTING || status.state() == RUNNING;
+    return began_ && (!is_placed || status.attempt() != attempt_);
+  }
+
+  bool began() const { return began_; }
+
+  // Called when the job has stopped. Returns an error if steps that it has done are not saved.
+  absl::Status Check(const JobStatus& status) const {
+    const int64_t saved = status.has_checkpoint() ? status.checkpoint_step() : first_step_.value_or(0);
+    if (saved >= reached_) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat(
+        status.id(), " stopped at step ", reached_, ", but its newest checkpoint is of step ", saved, ": ",
+        status.checkpoint_error().empty() ? status.reason() : status.checkpoint_error()));
+  }
+
+ private:
+  bool began_ = false;
+  std::optional<int64_t> first_step_;  // Not 0 if the job resumes a checkpoint.
+  int64_t attempt_ = 0, reached_ = 0;
+};
+
+int EndDrain(client::CoordinatorClient& client, const JobStatus& status, const Draining& draining,
+             const History& history, const FollowOptions& options) {
+  PrintSummary(status, history);
+  const absl::Status saved = draining.Check(status);
+  if (saved.ok() && options.drained) options.drained(status);
+  const int written = WriteResults(client, status, history, options);
+  if (!saved.ok()) return Fail(saved);
+  return written == kOk ? static_cast<int>(kMoved) : written;
+}
+
 }  // namespace
 
 int FollowJob(client::CoordinatorClient& client, const std::string& job_id, const JobSpec& spec,
@@ -235,6 +286,7 @@ int FollowJob(client::CoordinatorClient& client, const std::string& job_id, cons
   const bool live = ErrorIsTerminal();
   WaitingNotice waiting;
   CheckpointNotice checkpoints;
+  Draining draining;
   const absl::Status watched = client.Watch(job_id, kPatienceMs, [&](const WatchJobResponse& update) {
     status = update.status();
     for (const StepMetrics& step : update.metrics()) history.Add(step);
@@ -244,10 +296,14 @@ int FollowJob(client::CoordinatorClient& client, const std::string& job_id, cons
     } else {
       waiting.Update(status);
     }
-    if (options.check && !HasEnded(status.state())) failure = options.check();
-    return failure.ok() && *stop == 0;
+    if (draining.Update(status, *stop, options)) return false;
+    if (options.check && !draining.began() && !HasEnded(status.state())) failure = options.check();
+    return failure.ok();
   });
   if (live) std::fprintf(stderr, "\r\033[K");
+  if (draining.began() && watched.ok() && !HasEnded(status.state())) {
+    return EndDrain(client, status, draining, history, options);
+  }
   if (*stop != 0 && !HasEnded(status.state())) {
     if (options.cancel_on_stop) {
       (void)client.Cancel(job_id);

@@ -1,7 +1,5 @@
 #include "cli/local_cluster.h"
 
-#include <signal.h>
-
 #include <algorithm>
 
 #include "base/child_process.h"
@@ -48,6 +46,7 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
     const std::string devices = DeviceFlagText(options.devices[w]);
     worker.argv = {kOwnProgram, "worker",    "--device",          devices,       "--id",
                    worker.name, "--threads", absl::StrCat(share), "--transport", options.transport};
+    worker.argv.insert(worker.argv.end(), {"--grace-ms", absl::StrCat(options.grace_ms)});
     worker.argv.insert(worker.argv.end(), connection.begin(), connection.end());
     if (options.any_network) worker.argv.push_back("--insecure-network");
     if (options.workers_log_to_files) worker.log = JoinPath(options.data_folder, absl::StrCat(worker.name, ".log"));
@@ -117,14 +116,21 @@ absl::Status LocalCluster::ReplaceDeadWorkers() {
   return status;
 }
 
-void LocalCluster::Drain(int64_t grace_ms) {
-  for (const Worker& worker : workers_) worker.process->Signal(SIGTERM);
+void LocalCluster::BeginDrain() {
+  for (const Worker& worker : workers_) worker.process->Signal(kDrainSignal);
+}
+
+bool LocalCluster::Drain(int64_t grace_ms) {
+  BeginDrain();
   const int64_t deadline_ns = RealClock().NowNs() + grace_ms * kNsPerMs;
+  bool moved = false;
   for (const Worker& worker : workers_) {
     worker.process->WaitFor(std::max<int64_t>(0, (deadline_ns - RealClock().NowNs()) / kNsPerMs));
+    moved = moved || worker.process->HowEnded() == absl::StrCat("exit code ", kMoved);
   }
   workers_.clear();
   daemon_->Shutdown();
+  return moved;
 }
 
 }  // namespace xlad::cli

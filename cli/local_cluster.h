@@ -26,6 +26,7 @@ struct LocalClusterOptions {
   int threads = 0;                      // The cores of all devices together; if 0, all cores of this process.
   std::string transport = "auto";       // How workers exchange messages (cli/transports.h).
   bool any_network = false;
+  int64_t grace_ms = 30'000;  // How long a worker may drain.
   service::CoordinatorOptions coordinator;
   ChildLimits build_limits = {.memory_bytes = service::DefaultBuildMemoryBytes()};
   bool keep_idle_build = false;      // See DaemonOptions.
@@ -47,9 +48,11 @@ class LocalCluster {
   // after a delay, which grows up to half a minute. Logs each end and restart. Returns Aborted ("worker-1 (pid 123)
   // ended: signal 9; its log: PATH") if a worker has ended soon after its start three times in a row.
   absl::Status ReplaceDeadWorkers();
-  // Sends SIGTERM to the workers, gives them up to grace_ms to drain, kills those that still run, and then ends the
-  // coordinator.
-  void Drain(int64_t grace_ms);
+  // Tells the workers to drain: their jobs stop after a step and save their state. Does not wait.
+  void BeginDrain();
+  // Tells the workers to drain, gives them up to grace_ms, kills those that still run, and then ends the coordinator.
+  // Returns whether a worker had a job whose state is saved.
+  bool Drain(int64_t grace_ms);
 
  private:
   struct Worker {

@@ -38,7 +38,7 @@ constexpr char kFooter[] =
     "Each flag of a command can also be set by an environment variable or in the file that --config names;\n"
     "xlad config lists the variables and keys.\n"
     "Exit codes: 0 done, 1 bad input or failed job, 2 wrong usage, 3 coordinator not reachable, or port or folder\n"
-    "in use, 75 drained worker whose work continues on others, 130 interrupted.";
+    "in use, 75 stopped by SIGTERM with the state saved, 130 interrupted.";
 
 std::vector<std::string> FlagsOf(const CLI::App& app) {
   std::vector<std::string> flags;

@@ -1,3 +1,4 @@
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -44,6 +45,9 @@ struct RunOptions {
 // The job is submitted while its workers start, so kinds of its devices may be missing until the last worker registers.
 constexpr int64_t kWorkersStartMs = 60'000;
 
+// The sender of SIGTERM limits the time in which a job may save its state, by SIGKILL.
+constexpr int64_t kDrainMs = 3'600'000;
+
 // Whether `count` devices can run the job. In the canonical mode, a device runs one or more logical shards.
 bool CanRun(const JobSpec& spec, int64_t count) {
   const int64_t shards = NumDevices(spec.mesh());
@@ -87,7 +91,28 @@ int ThreadsOf(const RunOptions& options, const DeviceRequests& devices) {
 
 // Whether a run that ends with this exit code keeps its folder. After a failure, the folder has the logs, and also the
 // state if it could not be written to another place.
-bool KeepsFolder(int code) { return code != kOk && code != kInterrupted; }
+bool KeepsFolder(int code) { return code != kOk && code != kInterrupted && code != kMoved; }
+
+// SIGTERM stops the job after a step if its checkpoints remain when this command has ended.
+void DrainAtSigterm(const RunOptions& options, const client::Job& job, LocalCluster* cluster,
+                    client::CoordinatorClient* client, FollowOptions* follow) {
+  const std::string& to = job.spec.checkpoint().uri();
+  const bool has_folder = !to.empty() && to != "xlad:";
+  if (!has_folder && options.data_folder.empty()) return;
+  follow->begin_drain = [cluster] { cluster->BeginDrain(); };
+  follow->drained = [&options, has_folder, client](const JobStatus& status) {
+    // Without this, the next `xlad run` with this folder would train the same job twice.
+    if (!options.data_folder.empty()) client->Cancel(status.id()).IgnoreError();
+    if (!status.has_checkpoint()) {
+      std::fprintf(stderr, "xlad: %s had not begun its first step: run the command again\n", status.id().c_str());
+      return;
+    }
+    const std::string from =
+        has_folder ? status.checkpoint_uri() : absl::StrCat(status.id(), " --data ", options.data_folder);
+    std::fprintf(stderr, "xlad: the state of step %lld is saved; to continue, run the command again with --resume %s\n",
+                 static_cast<long long>(status.checkpoint_step()), from.c_str());
+  };
+}
 
 // `launched` is null if no launcher has started this process with others. Otherwise this process is rank 0.
 int RunOn(const RunOptions& options, const client::Job& job, const std::string& folder, LaunchedRun* launched) {
@@ -107,6 +132,7 @@ int RunOn(const RunOptions& options, const client::Job& job, const std::string& 
   }
   cluster_options.transport = options.transport;
   cluster_options.any_network = options.any_network;
+  cluster_options.grace_ms = kDrainMs;
   if (const absl::Status status = RealFileSystem().MakeDirectories(folder); !status.ok()) return Fail(status);
   if (!LogToFile(JoinPath(folder, "coordinator.log"))) {
     return Fail(absl::InternalError(absl::StrCat("cannot write ", folder, "/coordinator.log")));
@@ -129,7 +155,12 @@ int RunOn(const RunOptions& options, const client::Job& job, const std::string& 
   const bool default_trace = follow.trace_path.empty() && !options.data_folder.empty();
   if (default_trace) follow.trace_path = JoinPath(folder, "trace.json");
   follow.check = [&] { return (*cluster)->ReplaceDeadWorkers(); };
+  DrainAtSigterm(options, job, cluster->get(), client->get(), &follow);
   const int code = FollowJob(**client, *id, job.spec, follow);
+  if (code == kInterrupted && *StopRequested() == SIGTERM && !follow.begin_drain) {
+    std::fprintf(stderr, "xlad: SIGTERM: the training is not kept, because the folder of this run is temporary; "
+                         "--checkpoint-to file:/PATH or --data FOLDER keeps its state\n");
+  }
   if (KeepsFolder(code)) {
     std::fprintf(stderr, "xlad: program: %s\nxlad: logs and the partitioned program: %s\n", job.program_path.c_str(),
                  folder.c_str());

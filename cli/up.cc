@@ -1,3 +1,4 @@
+#include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -55,8 +56,8 @@ int RunCluster(const UpOptions& options) {
     (*cluster)->ReplaceDeadWorkers().IgnoreError();  // The error was logged; the next call tries again.
   }
   LogInfo("draining");
-  (*cluster)->Drain(options.parent != 0 ? kParentsGraceMs : kGraceMs);
-  return kOk;
+  const bool moved = (*cluster)->Drain(options.parent != 0 ? kParentsGraceMs : kGraceMs);
+  return moved && *stop == SIGTERM && options.parent == 0 && !options.remove_data ? kMoved : kOk;
 }
 
 // The devices of each worker.
@@ -126,7 +127,7 @@ void AddUp(CLI::App& parent, Action* action) {
   app->footer("Examples:\n  xlad up --workers 4 --devices 2\n  xlad up --workers 2 --device cpu:2,opaque:2\n"
               "A worker that ends is replaced.\n"
               "SIGTERM or Ctrl-C drains: running jobs stop after a step, save their state, and continue at the next "
-              "start.");
+              "start. After SIGTERM, the exit code is then 75, or 0 if no job was running.");
   app->add_option(
          "--listen", options->cluster.listen,
          "HOST:PORT of the coordinator, where HOST may be an interface, such as eth0; connections are encrypted "

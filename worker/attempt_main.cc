@@ -287,7 +287,7 @@ class AttemptMain {
 
 void RunAttempt(runtime::DeviceKinds kinds) {
   // The daemon decides when the attempt ends, even if a supervisor sends signals to all processes of the service.
-  for (const int signal_number : {SIGTERM, SIGINT, SIGHUP, SIGPIPE}) signal(signal_number, SIG_IGN);
+  for (const int signal_number : {SIGTERM, SIGINT, SIGHUP, SIGPIPE, SIGUSR1}) signal(signal_number, SIG_IGN);
   AttemptMain main(kinds);
   main.Run();
 }

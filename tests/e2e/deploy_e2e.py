@@ -247,15 +247,32 @@ wait
 
 @unittest.skipIf(own_address() is None, "this machine has no address off loopback")
 class Slurm(unittest.TestCase):
+    def environment(self, where):
+        """That of the batch script, with a substitute for srun, because the rest of the script does not need Slurm."""
+        (where / "srun").write_text(SRUN)
+        (where / "srun").chmod(0o755)
+        return {**os.environ, "PATH": f"{where}:{os.environ['PATH']}", "XLAD": XLAD, "XLAD_DATA": str(where / "data"),
+                "XLAD_PORT": str(free_ports(1)[0]), "XLAD_DEVICES": "2", "SLURM_JOB_ID": "4711",
+                "SLURM_SUBMIT_DIR": str(where), "SLURMD_NODENAME": own_address()}
+
+    def test_the_batch_script_saves_the_state_at_sigterm_and_exits_with_75(self):
+        with folder() as where, open(where / "log", "wb") as log:
+            with subprocess.Popen(["bash", DEPLOY / "slurm/xlad.sbatch", OWN_EXAMPLES / "spiral_mlp", "--mesh", "dp=4",
+                                   "--steps", "1000000", "--checkpoint-every", "20"], stdout=log, stderr=log,
+                                  env=self.environment(where), start_new_session=True) as batch:
+                said = lambda text: text in (where / "log").read_text(errors="replace")
+                try:
+                    wait_for(lambda: said("checkpoint of step"), "a checkpoint")
+                    batch.send_signal(signal.SIGTERM)
+                    self.assertEqual(batch.wait(timeout=240), 75, (where / "log").read_text(errors="replace")[-4000:])
+                finally:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(batch.pid, signal.SIGKILL)
+            self.assertTrue(said("stopped because"), (where / "log").read_text(errors="replace")[-4000:])
+
     def test_the_batch_script_trains_and_a_requeued_one_finds_the_job(self):
-        """Uses a substitute for srun, because the rest of the script does not need Slurm."""
         with folder() as where:
-            (where / "srun").write_text(SRUN)
-            (where / "srun").chmod(0o755)
-            env = {**os.environ, "PATH": f"{where}:{os.environ['PATH']}", "XLAD": XLAD,
-                   "XLAD_DATA": str(where / "data"),
-                   "XLAD_PORT": str(free_ports(1)[0]), "XLAD_DEVICES": "2", "SLURM_JOB_ID": "4711",
-                   "SLURM_SUBMIT_DIR": str(where), "SLURMD_NODENAME": own_address()}
+            env = self.environment(where)
             ids = []
             for _ in range(2):
                 with subprocess.Popen(["bash", DEPLOY / "slurm/xlad.sbatch", OWN_EXAMPLES / "spiral_mlp", "--mesh",

@@ -281,7 +281,7 @@ class Faults(unittest.TestCase):
                     return jobs[0]["step"]
 
                 wait_for(lambda: step() > 5, "steps")
-                self.assertEqual(up.terminate(), 0)
+                self.assertEqual(up.terminate(), 75)
                 up.close()
                 up = Process(where / "up2.log", *args)
                 where_up = wait_for(lambda: address(up), "xlad up again")
@@ -334,6 +334,73 @@ class Faults(unittest.TestCase):
                 wait_for(lambda: says("attempt 2 running"), "the job to continue")
                 run.popen.send_signal(signal.SIGINT)
                 self.assertEqual(run.popen.wait(PATIENCE_S), 130)
+            finally:
+                run.close()
+
+    def started_run(self, where, *flags):
+        """A run of many steps that has stored a checkpoint in where/kept or where/data, or has a process for its attempt
+        if neither is in the flags."""
+        run = Process(where / "run.log", "run", JOB, "--mesh", "dp=2", *LONG, "--checkpoint-every", 20, "--workers", 2,
+                      "--compile-tier", "optimized", *flags)
+        try:
+            if f"file:{where}/kept" in flags:
+                wait_for(lambda: json.loads(xlad("ckpt", "ls", where / "kept", "--format", "json")[1] or "[]"),
+                         "a checkpoint")
+            elif where / "data" in flags:
+                log = where / "data" / "coordinator.log"
+                wait_for(lambda: log.exists() and "checkpoint of step" in log.read_text(errors="replace"),
+                         "a checkpoint")
+            else:
+                wait_for(lambda: any(b"__attempt" in line for worker in children(run.pid)
+                                     for line in children(worker).values()), "the attempt")
+        except BaseException:
+            run.close()
+            raise
+        return run
+
+    def test_sigterm_of_run_commits_a_checkpoint(self):
+        for place in ("--checkpoint-to", "--data"):
+            with self.subTest(place), folder() as where:
+                to = f"file:{where}/kept" if place == "--checkpoint-to" else where / "data"
+                run = self.started_run(where, place, to)
+                try:
+                    # A batch system may signal all processes of a job.
+                    for pid, line in children(run.pid).items():
+                        if b"worker" in line:
+                            os.kill(pid, signal.SIGTERM)
+                    self.assertEqual(run.terminate(), 75, run.log())
+                    said = re.search(r"the state of step (\d+) is saved; .* again with --resume (.*)", run.log())
+                    self.assertTrue(said, run.log())
+                    step, resume = int(said[1]), said[2].split()
+                finally:
+                    run.close()
+                self.assertGreater(step, 0)
+                common = (JOB, "--mesh", "dp=2", "--steps", step + 5, "--compile-tier", "optimized")
+                states = [where / "continued", where / "undisturbed"]
+                for state, flags in zip(states, (("--resume", *resume), ())):
+                    code, _, err = xlad("run", *common, *flags, "--save-state", state)
+                    self.assertEqual(code, 0, err)
+                self.assertEqual(states[0].read_bytes(), states[1].read_bytes())
+
+    def test_sigterm_of_a_run_in_a_temporary_folder_says_what_would_keep_the_state(self):
+        with folder() as where:
+            run = self.started_run(where)
+            try:
+                self.assertEqual(run.terminate(), 130)
+                self.assertIn("--checkpoint-to file:/PATH or --data FOLDER keeps its state", run.log())
+            finally:
+                run.close()
+
+    def test_a_second_sigterm_ends_a_run_at_once(self):
+        with folder() as where:
+            run = self.started_run(where, "--checkpoint-to", f"file:{where}/kept")
+            try:
+                for pid, line in children(run.pid).items():
+                    if b"worker" in line:
+                        os.kill(pid, signal.SIGSTOP)  # The state cannot be saved.
+                run.popen.send_signal(signal.SIGTERM)
+                wait_for(lambda: "saves its state" in run.log(), "the drain to begin")
+                self.assertEqual(run.terminate(), 130)
             finally:
                 run.close()
 
