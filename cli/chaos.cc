@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <sstream>
@@ -15,13 +16,16 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/child_process.h"
 #include "base/clock.h"
 #include "base/file_system.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "cli/command.h"
 #include "cli/fault_proxy.h"
 #include "cli/flag_checks.h"
+#include "client/coordinator_client.h"
 #include "client/job_directory.h"
 #include "tensor/safetensors.h"
 
@@ -35,7 +39,7 @@ constexpr double kMaxRecoveryFactor = 10;
 constexpr int64_t kMaxRecoveryMs = 300'000;
 
 struct ChaosOptions {
-  std::string directory, mesh = "dp=4", folder, format = "table", on_loss = "restart";
+  std::string directory, mesh, folder, format = "table", on_loss = "restart";
   std::vector<std::string> kinds;  // The kinds of faults, or empty for all.
   double minutes = 1;
   double period_s = 60;  // The mean time between the starts of two faults.
@@ -281,6 +285,9 @@ Fault NextFault(const ChaosOptions& options, ChaosCluster* cluster, Random* rand
 
 struct RunResult {
   bool succeeded = false;
+  int64_t attempts = 0;
+  int64_t steps_again = 0;               // Steps that a later attempt has repeated.
+  std::map<std::string, double> time_s;  // The job's time by cause (proto/job.proto, JobTime).
   double wall_s = 0, held_s = 0;
   double median_step_ms = 0, steps_s = 0;  // steps_s is the sum of the times of all steps.
   std::vector<double> losses;
@@ -327,6 +334,24 @@ void ReadCurve(const std::string& path, RunResult* result) {
   result->median_step_ms = times[times.size() / 2];
 }
 
+// Reads how the only job of the cluster has spent its time.
+absl::Status ReadLosses(const std::string& address, RunResult* result) {
+  XLAD_ASSIGN_OR_RETURN(const auto client, client::CoordinatorClient::Connect({address, "", ""}));
+  XLAD_ASSIGN_OR_RETURN(const std::vector<JobStatus> jobs, client->ListJobs());
+  if (jobs.empty()) return absl::OkStatus();  // The submission was not acknowledged.
+  result->attempts = jobs[0].attempt();
+  XLAD_ASSIGN_OR_RETURN(const WhyJobResponse why, client->Why(jobs[0].id()));
+  for (const JobTime& time : why.time()) result->time_s[time.cause()] = time.seconds();
+  XLAD_ASSIGN_OR_RETURN(const JobLogResponse log, client->Log(jobs[0].id()));
+  int64_t reached = 0;
+  for (const JobLogResponse::Event& event : log.events()) {
+    if (event.kind() == "attempt_ended") reached = event.step();
+    if (event.kind() == "placed") result->steps_again += std::max<int64_t>(0, reached - event.step());
+    if (event.kind() == "placed") reached = 0;
+  }
+  return absl::OkStatus();
+}
+
 // Runs the job until it ends or `limit_s` seconds have passed. If `random` is null, there are no faults.
 absl::StatusOr<RunResult> RunJob(const ChaosOptions& options, const std::string& name, int64_t steps, double limit_s,
                                  Random* random) {
@@ -371,6 +396,10 @@ absl::StatusOr<RunResult> RunJob(const ChaosOptions& options, const std::string&
   }
   if (fault.has_value()) XLAD_RETURN_IF_ERROR(fault->end());
   result.wall_s = now_s();
+  if (*StopRequested() == 0) {
+    const absl::Status read = ReadLosses(cluster->address(), &result);
+    if (!read.ok()) LogWarn("the report cannot say what was lost", {{"error", std::string(read.message())}});
+  }
   result.resources_after = cluster->Resources();
   result.state_path = JoinPath(folder, "state.safetensors");
   ReadCurve(JoinPath(folder, "curve.json"), &result);
@@ -397,10 +426,43 @@ std::string ToTable(const nlohmann::json& report) {
     absl::StrAppendFormat(&text, "%8.1f s  %-18s %-12s held %.1f s\n", fault.value("at_s", 0.0),
                           fault.value("kind", ""), fault.value("victim", ""), fault.value("held_s", 0.0));
   }
-  absl::StrAppendFormat(&text, "%d steps, goodput %.1f %%, final parameters %s\n", report.value("steps", int64_t{0}),
-                        100 * report.value("goodput", 0.0),
-                        report.value("same_parameters", false) ? "equal to the undisturbed run's" : "DIFFER");
+  const auto lost = report.value("lost", nlohmann::json::object());
+  absl::StrAppendFormat(&text, "lost: %d attempts, %d steps that were repeated; seconds more than the undisturbed run:",
+                        lost.value("attempts", int64_t{0}), lost.value("steps", int64_t{0}));
+  for (const auto& [cause, seconds] : lost.value("seconds", nlohmann::json::object()).items()) {
+    absl::StrAppendFormat(&text, " %s %.1f", cause, seconds.get<double>());
+  }
+  absl::StrAppendFormat(&text, "\n%d steps, goodput %.1f %%, final parameters %s, losses %s\n",
+                        report.value("steps", int64_t{0}), 100 * report.value("goodput", 0.0),
+                        report.value("same_parameters", false) ? "equal to the undisturbed run's" : "DIFFER",
+                        report.value("same_losses", false) ? "equal" : "DIFFER");
   return text;
+}
+
+// What the faults have cost: attempts and steps that were repeated, and by cause the seconds that the job needed more
+// than without faults. A cause is negative if the job needed fewer.
+nlohmann::json Lost(const RunResult& calm, const RunResult& run) {
+  nlohmann::json seconds = nlohmann::json::object();
+  for (const auto& [cause, spent] : run.time_s) {
+    const auto usual = calm.time_s.find(cause);
+    seconds[cause] = spent - (usual == calm.time_s.end() ? 0 : usual->second);
+  }
+  return {{"attempts", std::max<int64_t>(0, run.attempts - 1)}, {"steps", run.steps_again}, {"seconds", seconds}};
+}
+
+// The first mesh with axes in the manifest, as a value of --mesh. If the manifest cannot be read or has no such mesh:
+// "single". Then ReadJobDirectory reports what is wrong.
+std::string FirstMesh(const std::string& directory) {
+  std::ifstream file(JoinPath(directory, "manifest.json"));
+  const auto manifest = nlohmann::ordered_json::parse(file, nullptr, false);
+  const auto none = nlohmann::ordered_json::array();
+  for (const auto& mesh : manifest.is_object() ? manifest.value("meshes", none) : none) {
+    if (!mesh.is_object() || !mesh.contains("axes") || !mesh["axes"].is_object() || mesh["axes"].empty()) continue;
+    std::vector<std::string> axes;
+    for (const auto& [name, size] : mesh["axes"].items()) axes.push_back(absl::StrCat(name, "=", size.dump()));
+    return absl::StrJoin(axes, ",");
+  }
+  return "single";
 }
 
 absl::StatusOr<nlohmann::json> Measure(const ChaosOptions& options) {
@@ -426,6 +488,7 @@ absl::StatusOr<nlohmann::json> Measure(const ChaosOptions& options) {
   const double limit_s = calm.wall_s * kMaxRecoveryFactor + static_cast<double>(kMaxRecoveryMs) / 1000;
   XLAD_ASSIGN_OR_RETURN(const RunResult run, RunJob(options, "disturbed", steps, limit_s, random.get()));
   nlohmann::json report = {{"seed", options.seed},
+                           {"mesh", options.mesh},
                            {"steps", steps},
                            {"succeeded", run.succeeded},
                            {"faults", run.faults},
@@ -433,6 +496,8 @@ absl::StatusOr<nlohmann::json> Measure(const ChaosOptions& options) {
                            {"disturbed_s", run.wall_s},
                            {"held_s", run.held_s},
                            {"step_ms", calm.median_step_ms},
+                           {"time_s", run.time_s},
+                           {"lost", Lost(calm, run)},
                            {"goodput", run.succeeded ? calm.steps_s / std::max(1e-9, run.wall_s - run.held_s) : 0.0},
                            {"resources_before", run.resources_before},
                            {"resources_after", run.resources_after},
@@ -454,6 +519,7 @@ int RunChaos(ChaosOptions options) {
     if (!temporary.ok()) return Fail(temporary.status());
     options.folder = JoinPath(*temporary, absl::StrCat("xlad-chaos-", getpid(), "-", SystemRandom()->Hex(3)));
   }
+  if (options.mesh.empty()) options.mesh = FirstMesh(options.directory);
   std::error_code ignored;
   const auto report = Measure(options);
   if (*StopRequested() != 0) {
@@ -462,7 +528,7 @@ int RunChaos(ChaosOptions options) {
   }
   if (!report.ok()) return Fail(report.status());
   std::printf("%s", options.format == "json" ? (report->dump(2) + "\n").c_str() : ToTable(*report).c_str());
-  const bool good = report->value("same_parameters", false);
+  const bool good = report->value("same_parameters", false) && report->value("same_losses", false);
   if (good && !keeps_folder) std::filesystem::remove_all(options.folder, ignored);
   if (!good) std::fprintf(stderr, "xlad: logs: %s\n", options.folder.c_str());
   return good ? kOk : kFailed;
@@ -477,7 +543,7 @@ void AddChaos(CLI::App& parent, Action* action) {
                                         "and compare the results");
   app->footer(
       "Example:\n  xlad chaos examples/spiral_mlp --minutes 5 --seed 7 --period 10 --format json\n"
-      "The exit code is 1 if the disturbed run fails or its final parameters differ in any bit.\n"
+      "The exit code is 1 if the disturbed run fails, or if its losses or final parameters differ in any bit.\n"
       "The same seed repeats the same faults.");
   app->add_option("JOBDIR", options->directory, "job directory")->required();
   app->add_option("--minutes", options->minutes, "how long the undisturbed run takes")
@@ -491,7 +557,8 @@ void AddChaos(CLI::App& parent, Action* action) {
   app->add_option("--faults", options->kinds, "the kinds of faults; default: all")
       ->delimiter(',')
       ->check(OneOf(FaultKinds()));
-  app->add_option("--mesh", options->mesh, "mesh axes and sizes")->check(MeshAxes())->capture_default_str();
+  app->add_option("--mesh", options->mesh, "mesh axes and sizes; default: the manifest's first mesh with axes")
+      ->check(MeshAxes());
   app->add_option("--workers", options->workers, "worker processes, with the same number of devices each")
       ->capture_default_str()
       ->check(Between(1, 64));
