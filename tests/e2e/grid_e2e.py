@@ -103,7 +103,7 @@ class Resize(unittest.TestCase):
         with folder() as where:
             grid = Grid(where)
             try:
-                run = grid.train(OWN_EXAMPLES / "spiral_mlp", "dp=8", steps=1_000_000)
+                run = grid.train(OWN_EXAMPLES / "spiral_mlp", "dp=8", steps=6000)
                 self.addCleanup(run.close)
                 step = 20
                 for size in (5, 8):
@@ -114,7 +114,9 @@ class Resize(unittest.TestCase):
                                    j["mesh"] == f"dp={size}" and j, f"the job to run on {size} devices")
                     self.assertGreaterEqual(job["step"], step, "no step is lost")
                     step = job["step"] + 20
-                run.wait_for_step(step)
+                self.assertEqual(run.wait(), 0, run.text)
+                job = grid.job(run.job_id)
+                self.assertEqual((job["state"], job["step"], job["mesh"]), ("SUCCEEDED", 6000, "dp=8"))
             finally:
                 grid.close()
 
@@ -171,12 +173,13 @@ class Checkpoints(unittest.TestCase):
 
 
 class Storm(unittest.TestCase):
-    """The coordinator is killed while clients submit jobs. Each accepted job must exist exactly once."""
+    """The coordinator is killed while clients submit jobs, which a worker runs. Each accepted job must exist exactly
+    once, succeed, and have run once."""
 
     def storm(self, rounds, clients, dice):
         """Returns the time from each restart until the coordinator answered a client."""
         accepted, restarts = {}, []
-        with cluster(workers=0, devices=1) as made:
+        with cluster(workers=1, devices=1) as made:
             for number in range(rounds):
                 keys = [f"{number}-{client}" for client in range(clients)]
                 submits = {key: subprocess.Popen(
@@ -198,7 +201,20 @@ class Storm(unittest.TestCase):
                 jobs = collections.Counter(job["id"] for job in made.ps())
                 self.assertEqual(sorted(jobs), sorted(accepted.values()), "each accepted job, and no other")
                 self.assertEqual(set(jobs.values()), {1})
+            wait_for(lambda: {job["state"] for job in made.ps()} == {"SUCCEEDED"}, "all jobs to succeed",
+                     max(PATIENCE_S, len(accepted)))
+            for job in made.ps():
+                self.assertEqual(self.runs(made, job), 1, job)
         return restarts
+
+    def runs(self, made, job):
+        """Returns how many attempts of the job have begun to run. An attempt whose worker the coordinator had not yet
+        told to start when it was killed is not counted."""
+        if job["attempt"] == 1:
+            return 1
+        code, out, err = xlad("events", job["id"], "--coordinator", made.address, "--format", "json")
+        self.assertEqual(code, 0, err)
+        return sum(event["kind"] == "started" for event in json.loads(out))
 
     def test_submissions_are_neither_lost_nor_doubled(self):
         rounds = int(os.environ.get("XLAD_STORM", "0"))
