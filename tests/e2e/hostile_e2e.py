@@ -8,13 +8,16 @@ length of the flood in seconds. If it is 30 or more, the 99th percentile of an h
 most twice that without the flood.
 """
 
+import collections
 import contextlib
+import hashlib
 import json
 import os
 import pathlib
 import random
 import socket
 import statistics
+import struct
 import threading
 import time
 import unittest
@@ -23,6 +26,7 @@ import grpc
 from google.protobuf.descriptor import FieldDescriptor as Field
 from xlad import protos
 
+from grid import attempts, busiest
 from harness import OWN_EXAMPLES, cluster, wait_for, xlad
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
@@ -102,22 +106,23 @@ def mutants(message, depth=0):
             yield copy
 
 
-def call(channel, method, requests, timeout=None):
+def call(channel, method, requests, timeout=None, token=None):
     """Makes a call, reads at most one response, and returns the status code and its message. By default, an answer is
     awaited for a minute, and the first response of a stream, which may never come, for five seconds."""
     if timeout is None:
         timeout = 5.0 if method.server_streams else 60.0
+    options = {"timeout": timeout, "metadata": [("authorization", f"Bearer {token}")] if token else None}
     serialize, parse = method.request.SerializeToString, method.response.FromString
     try:
         if method.client_streams and method.server_streams:
-            responses = channel.stream_stream(method.path, serialize, parse)(iter(requests), timeout=timeout)
+            responses = channel.stream_stream(method.path, serialize, parse)(iter(requests), **options)
         elif method.client_streams:
-            channel.stream_unary(method.path, serialize, parse)(iter(requests), timeout=timeout)
+            channel.stream_unary(method.path, serialize, parse)(iter(requests), **options)
             return grpc.StatusCode.OK, ""
         elif method.server_streams:
-            responses = channel.unary_stream(method.path, serialize, parse)(requests[0], timeout=timeout)
+            responses = channel.unary_stream(method.path, serialize, parse)(requests[0], **options)
         else:
-            channel.unary_unary(method.path, serialize, parse)(requests[0], timeout=timeout)
+            channel.unary_unary(method.path, serialize, parse)(requests[0], **options)
             return grpc.StatusCode.OK, ""
         for _ in responses:
             responses.cancel()
@@ -283,6 +288,100 @@ class Hostile(unittest.TestCase):
                 connection.sendall(garbage(number)[number % 7])
             due += 0.002
             time.sleep(max(0.0, due - time.monotonic()))
+
+
+# Doubles an array.
+PROGRAM = b"""HloModule double, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["dp"=2]>}}
+
+ENTRY main {
+  p = f32[4] parameter(0)
+  ROOT r = f32[4] add(p, p)
+}
+"""
+
+
+class HostileSession(unittest.TestCase):
+    """Impossible requests to the port on which a worker serves a session."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.made = cls.enterClassContext(cluster(workers=1, devices=2))
+        cls.channel = cls.enterClassContext(grpc.insecure_channel(cls.made.address))
+        opened = cls.ask("OpenSession", client_key="hostile", name="s", mesh=[{"name": "dp", "size": 2}])
+        cls.session_id = opened.session_id
+        hold = protos.METHODS["HoldSession"]
+        held = cls.channel.unary_stream(hold.path, hold.request.SerializeToString, hold.response.FromString)(
+            hold.request(session_id=cls.session_id))
+        cls.addClassCleanup(held.cancel)
+        cls.place = cls.ask("LocateSession", session_id=cls.session_id)
+        cls.worker = cls.enterClassContext(grpc.insecure_channel(cls.place.address))
+        cls.array = cls.ask("SessionWorker.PutArray", shape={"element_type": 11, "dims": [4]},
+                            chunk=struct.pack("<4f", 1, 2, 3, 4)).array
+        digest = hashlib.sha256(PROGRAM).hexdigest()
+        cls.ask("PutBlob", digest=digest, chunk=PROGRAM)
+        loaded = cls.ask("LoadProgram", session_id=cls.session_id, program_blob=digest)
+        cls.program = cls.ask("SessionWorker.AddProgram", executable_digest=loaded.executable_digest,
+                              plans=loaded.plans, seal=loaded.seal).program
+
+    @classmethod
+    def ask(cls, name, /, **fields):
+        """Makes a call and returns its answer, or a list of answers if they are a stream."""
+        method = protos.METHODS[name]
+        of_worker = name.startswith("SessionWorker.")
+        channel = cls.worker if of_worker else cls.channel
+        request = method.request(**fields)
+        if of_worker:
+            request.session_id = cls.session_id
+        kind = ("stream" if method.client_streams else "unary") + ("_stream" if method.server_streams else "_unary")
+        make = getattr(channel, kind)(method.path, method.request.SerializeToString, method.response.FromString)
+        answer = make(iter([request]) if method.client_streams else request, timeout=120,
+                      metadata=[("authorization", f"Bearer {cls.place.key}")] if of_worker else None)
+        return list(answer) if method.server_streams else answer
+
+    def valid_request(self, method):
+        request = method.request()
+        fill(request)
+        for name, value in (("session_id", self.session_id), ("array", self.array), ("program", self.program)):
+            field = method.request.DESCRIPTOR.fields_by_name.get(name)
+            if field is not None:
+                setattr(request, name, value)
+        return request
+
+    def doubled(self):
+        called = self.ask("SessionWorker.CallProgram", program=self.program, arguments=[{"array": self.array}])
+        chunks = self.ask("SessionWorker.GetArray", array=called.results[0])
+        return struct.unpack("<4f", b"".join(chunk.data for chunk in chunks))
+
+    def test_every_field_of_every_call_to_a_session(self):
+        self.assertEqual(self.doubled(), (2, 4, 6, 8))
+        attempt = busiest(self.made.workers["w0"])
+        memory = resident_mb(attempt)
+        of_followers = ("SessionWorker.Follow", "SessionWorker.GetArrayShard", "SessionWorker.PutArrayShard")
+        asked = collections.Counter()
+        for name, method in sorted(protos.METHODS.items()):
+            if not name.startswith("SessionWorker."):
+                continue
+            request = self.valid_request(method)
+            for token in (None, "wrong"):
+                code, details = call(self.worker, method, [request], token=token)
+                self.assertEqual(code, grpc.StatusCode.UNAUTHENTICATED, f"{name} with key {token}: {details}")
+            for mutant in mutants(request):
+                code, details = call(self.worker, method, [mutant], token=self.place.key)
+                asked[code] += 1
+                slow = code == grpc.StatusCode.DEADLINE_EXCEEDED and method.server_streams
+                # A client's key is not that of another worker, and a program needs the coordinator's seal.
+                allowed = ({grpc.StatusCode.UNAUTHENTICATED} if name in of_followers
+                           else ALLOWED | {grpc.StatusCode.PERMISSION_DENIED})
+                shown = str(mutant)[:300]
+                self.assertTrue(code in allowed or slow, f"{name}({shown}): {code}: {details[:500]}")
+                self.assertLess(len(details), 5000, f"{name}({shown}): an error that repeats its request")
+        print(f"calls to a session by answer: { {code.name: count for code, count in asked.items()} }", flush=True)
+        self.assertGreater(asked.total(), 100)
+        self.assertEqual(self.doubled(), (2, 4, 6, 8), "the session continues as before")
+        job = self.made.job(self.session_id)
+        self.assertEqual((job["state"], job["attempt"]), ("RUNNING", 1), job)
+        self.assertIn(attempt, attempts(self.made.workers["w0"]))
+        self.assertLess(resident_mb(attempt), memory + 200)
 
 
 if __name__ == "__main__":
