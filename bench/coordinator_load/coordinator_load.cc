@@ -4,9 +4,12 @@
 //   coordinator_load XLAD FOLDER [WORKERS [SECONDS]]
 //
 // Starts `XLAD coordinator` with its data in FOLDER, and attaches WORKERS (default 1000) streams that each send a
-// heartbeat per second for SECONDS (default 60). Then measures the round-trip times of small requests, first without
-// and then with 1,000 unauthenticated connections per second, 1,000 idle connections, and 24 requests that stop in the
-// middle of their bodies. Prints one JSON object with the coordinator's CPU time and memory and these round-trip times.
+// heartbeat per second for SECONDS (default 60). The streams then continue, while times are measured in windows without
+// and with a flood, by turns. The flood consists of 1,000 unauthenticated connections per second, 1,000 idle
+// connections, and 24 requests that stop in the middle of their bodies. Measured are the time from a worker's
+// ClockProbe to its answer, which the coordinator handles as it handles heartbeats, and the time of a client's small
+// request. Prints one JSON object with the coordinator's CPU time and memory, these times, and the ratio of the 99th
+// percentiles in each pair of windows.
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
@@ -40,8 +43,10 @@ constexpr char kToken[] = "token of the load test";
 constexpr char kPutBlob[] = "/xlad.v1.Coordinator/PutBlob";
 constexpr int kProbesPerSecond = 100;
 constexpr int kFloodPerSecond = 1000;
+constexpr int kRounds = 3;
+constexpr int kWindowSeconds = 6;
 
-// One worker's stream: sends messages one at a time, and counts the messages that it receives.
+// One worker's stream: sends messages one at a time, and counts the messages that it receives. Thread-safe.
 class WorkerStream final : public grpc::ClientBidiReactor<WorkerMessage, CoordinatorMessage> {
  public:
   WorkerStream(const Endpoint& endpoint, int number) : stub_(Coordinator::NewStub(*MakeChannel(endpoint))) {
@@ -66,16 +71,34 @@ class WorkerStream final : public grpc::ClientBidiReactor<WorkerMessage, Coordin
     message_.mutable_heartbeat();
     StartWrite(&message_);
   }
+  // Sends a ClockProbe and returns the milliseconds until its answer, or -1 if there is none within 10 s.
+  double ProbeMs() {
+    while (writing_.exchange(true)) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    const auto start = Clock::now();
+    const int64_t number = start.time_since_epoch().count();
+    message_.mutable_clock_probe()->set_sent_ns(number);
+    StartWrite(&message_);
+    std::unique_lock lock(mutex_);
+    const bool answered =
+        changed_.wait_for(lock, milliseconds(10'000), [&] { return done_ || answered_ == number; }) && !done_;
+    return answered ? std::chrono::duration<double, std::milli>(answered_at_ - start).count() : -1;
+  }
   void Cancel() {
     context_.TryCancel();
     RemoveHold();
     std::unique_lock lock(mutex_);
-    ended_.wait(lock, [this] { return done_; });
+    changed_.wait(lock, [this] { return done_; });
   }
   bool is_registered() const { return received_ > 0; }
 
   void OnReadDone(bool ok) override {
     if (!ok) return;
+    if (incoming_.has_clock()) {
+      const std::lock_guard lock(mutex_);
+      answered_ = incoming_.clock().sent_ns();
+      answered_at_ = Clock::now();
+      changed_.notify_all();
+    }
     ++received_;
     StartRead(&incoming_);
   }
@@ -83,7 +106,7 @@ class WorkerStream final : public grpc::ClientBidiReactor<WorkerMessage, Coordin
   void OnDone(const grpc::Status&) override {
     const std::lock_guard lock(mutex_);
     done_ = true;
-    ended_.notify_all();
+    changed_.notify_all();
   }
 
  private:
@@ -94,8 +117,49 @@ class WorkerStream final : public grpc::ClientBidiReactor<WorkerMessage, Coordin
   std::atomic<bool> writing_ = true;
   std::atomic<int> received_ = 0;
   std::mutex mutex_;
-  std::condition_variable ended_;
+  std::condition_variable changed_;
   bool done_ = false;
+  int64_t answered_ = 0;  // The sent_ns of the last answer.
+  Clock::time_point answered_at_;
+};
+
+// The streams of all workers, and a thread that sends a heartbeat per second on each.
+class Fleet {
+ public:
+  Fleet(const Endpoint& endpoint, int workers) {
+    for (int w = 0; w < workers; ++w) streams_.push_back(std::make_unique<WorkerStream>(endpoint, w));
+    thread_ = std::thread([this] { Run(); });
+  }
+  ~Fleet() {
+    ending_ = true;
+    thread_.join();
+    for (const auto& stream : streams_) stream->Cancel();
+  }
+  bool WaitForRegistration(std::chrono::seconds limit) const {
+    const auto all = [&] {
+      return std::all_of(streams_.begin(), streams_.end(), [](const auto& stream) { return stream->is_registered(); });
+    };
+    const auto give_up = Clock::now() + limit;
+    while (!all() && Clock::now() < give_up) std::this_thread::sleep_for(milliseconds(50));
+    return all();
+  }
+  // Probes one stream after the other.
+  double ProbeMs() { return streams_[next_++ % streams_.size()]->ProbeMs(); }
+
+ private:
+  void Run() {
+    auto due = Clock::now();
+    for (size_t beat = 0; !ending_; ++beat) {
+      streams_[beat % streams_.size()]->Beat();
+      due += std::chrono::nanoseconds(1'000'000'000 / static_cast<int64_t>(streams_.size()));
+      std::this_thread::sleep_until(due);
+    }
+  }
+
+  std::vector<std::unique_ptr<WorkerStream>> streams_;
+  size_t next_ = 0;
+  std::atomic<bool> ending_ = false;
+  std::thread thread_;
 };
 
 // --- Linux's statistics of a process.
@@ -120,12 +184,20 @@ double StatusField(pid_t pid, const std::string& field) {
   return 0;
 }
 
-// Round-trip times, in milliseconds, of small authenticated requests during `seconds`.
-nlohmann::json Probe(Coordinator::Stub* stub, int seconds) {
-  std::vector<double> times;
+nlohmann::json Summary(std::vector<double> times) {
+  std::sort(times.begin(), times.end());
+  const auto at = [&](double part) { return times.empty() ? -1 : times[part * static_cast<double>(times.size() - 1)]; };
+  return {{"answers", times.size()}, {"p50_ms", at(0.5)}, {"p99_ms", at(0.99)}};
+}
+
+// Round-trip times of the probes of workers and of small authenticated requests during `seconds`.
+nlohmann::json Probe(Coordinator::Stub* stub, Fleet* fleet, int seconds) {
+  std::vector<double> heartbeats, requests;
   auto due = Clock::now();
   const auto end = due + std::chrono::seconds(seconds);
   while (due < end) {
+    const double heartbeat_ms = fleet->ProbeMs();
+    if (heartbeat_ms >= 0) heartbeats.push_back(heartbeat_ms);
     grpc::ClientContext context;
     PrepareCall(&context, kToken, /*timeout_ms=*/10000);
     GetJobRequest request;
@@ -133,14 +205,12 @@ nlohmann::json Probe(Coordinator::Stub* stub, int seconds) {
     JobStatus response;
     const auto start = Clock::now();
     if (stub->GetJob(&context, request, &response).error_code() == grpc::StatusCode::NOT_FOUND) {
-      times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+      requests.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
     }
     due += milliseconds(1000 / kProbesPerSecond);
     std::this_thread::sleep_until(due);
   }
-  std::sort(times.begin(), times.end());
-  const auto at = [&](double part) { return times.empty() ? -1 : times[part * static_cast<double>(times.size() - 1)]; };
-  return {{"answers", times.size()}, {"p50_ms", at(0.5)}, {"p99_ms", at(0.99)}};
+  return {{"heartbeats", Summary(std::move(heartbeats))}, {"requests", Summary(std::move(requests))}};
 }
 
 void Send(Connection* connection, const std::string& bytes) {
@@ -187,29 +257,39 @@ class Flood {
   std::thread thread_;
 };
 
-nlohmann::json MeasureWorkers(const Endpoint& endpoint, pid_t pid, int workers, int seconds) {
-  std::vector<std::unique_ptr<WorkerStream>> streams;
-  for (int w = 0; w < workers; ++w) streams.push_back(std::make_unique<WorkerStream>(endpoint, w));
-  const auto all_registered = [&] {
-    return std::all_of(streams.begin(), streams.end(), [](const auto& stream) { return stream->is_registered(); });
-  };
-  const auto give_up = Clock::now() + std::chrono::seconds(60);
-  while (!all_registered() && Clock::now() < give_up) std::this_thread::sleep_for(milliseconds(50));
+nlohmann::json MeasureWorkers(const Fleet& fleet, pid_t pid, int workers, int seconds) {
+  const bool registered = fleet.WaitForRegistration(std::chrono::seconds(60));
   const double before = CpuSeconds(pid);
   const auto start = Clock::now();
-  for (int64_t beat = 0; beat < int64_t{seconds} * workers; ++beat) {
-    streams[beat % workers]->Beat();
-    std::this_thread::sleep_until(start + std::chrono::microseconds(1'000'000 * (beat + 1) / workers));
-  }
+  std::this_thread::sleep_for(std::chrono::seconds(seconds));
   const double cpu = CpuSeconds(pid) - before;
   const double wall = std::chrono::duration<double>(Clock::now() - start).count();
-  nlohmann::json result = {{"workers", workers},
-                           {"registered", all_registered()},
-                           {"seconds", wall},
-                           {"cpu_percent_of_a_core", 100 * cpu / wall},
-                           {"threads", StatusField(pid, "Threads")},
-                           {"rss_mb", StatusField(pid, "VmRSS") / 1024}};
-  for (const auto& stream : streams) stream->Cancel();
+  return {{"workers", workers},
+          {"registered", registered},
+          {"seconds", wall},
+          {"cpu_percent_of_a_core", 100 * cpu / wall},
+          {"threads", StatusField(pid, "Threads")},
+          {"rss_mb", StatusField(pid, "VmRSS") / 1024}};
+}
+
+// A window without the flood and a window with it.
+nlohmann::json MeasureFlood(const std::string& address, Coordinator::Stub* stub, Fleet* fleet, pid_t pid) {
+  nlohmann::json result;
+  result["quiet"] = Probe(stub, fleet, kWindowSeconds);
+  result["quiet"]["rss_mb"] = StatusField(pid, "VmRSS") / 1024;
+  {
+    const Flood flood(address);
+    std::this_thread::sleep_for(milliseconds(1000));
+    result["flood"] = Probe(stub, fleet, kWindowSeconds);
+    result["flood"]["connections"] = flood.opened();
+    result["flood"]["rss_mb"] = StatusField(pid, "VmRSS") / 1024;
+    result["flood"]["threads"] = StatusField(pid, "Threads");
+  }
+  for (const char* kind : {"heartbeats", "requests"}) {
+    const double quiet_ms = result["quiet"][kind]["p99_ms"], flood_ms = result["flood"][kind]["p99_ms"];
+    result["p99_ratio"][kind] = flood_ms / quiet_ms;
+  }
+  std::this_thread::sleep_for(milliseconds(1000));
   return result;
 }
 
@@ -238,21 +318,13 @@ absl::Status Measure(const std::string& program, const std::string& folder, int 
   const Endpoint endpoint{address, "", token_file};
   const pid_t pid = process->pid();
   nlohmann::json result;
-  result["streams"] = MeasureWorkers(endpoint, pid, workers, seconds);
+  Fleet fleet(endpoint, workers);
+  result["streams"] = MeasureWorkers(fleet, pid, workers, seconds);
   const auto stub = Coordinator::NewStub(*MakeChannel(endpoint));
-  constexpr int kProbeSeconds = 10;
-  result["quiet"] = Probe(stub.get(), kProbeSeconds);
-  result["quiet"]["rss_mb"] = StatusField(pid, "VmRSS") / 1024;
-  {
-    const Flood flood(address);
-    std::this_thread::sleep_for(milliseconds(1000));
-    result["flood"] = Probe(stub.get(), kProbeSeconds);
-    result["flood"]["connections"] = flood.opened();
-    result["flood"]["rss_mb"] = StatusField(pid, "VmRSS") / 1024;
-    result["flood"]["threads"] = StatusField(pid, "Threads");
+  for (int round = 0; round < kRounds; ++round) {
+    result["rounds"].push_back(MeasureFlood(address, stub.get(), &fleet, pid));
   }
-  std::this_thread::sleep_for(milliseconds(1000));
-  result["afterwards"] = Probe(stub.get(), 2);
+  result["afterwards"] = Probe(stub.get(), &fleet, 2);
   result["afterwards"]["rss_mb"] = StatusField(pid, "VmRSS") / 1024;
   std::printf("%s\n", result.dump(2).c_str());
   return absl::OkStatus();
@@ -264,7 +336,7 @@ absl::Status Measure(const std::string& program, const std::string& folder, int 
 int main(int argc, char** argv) {
   int workers = 1000, seconds = 60;
   if (argc < 3 || (argc > 3 && !absl::SimpleAtoi(argv[3], &workers)) ||
-      (argc > 4 && !absl::SimpleAtoi(argv[4], &seconds))) {
+      (argc > 4 && !absl::SimpleAtoi(argv[4], &seconds)) || workers < 1 || seconds < 1) {
     std::fprintf(stderr, "usage: coordinator_load XLAD FOLDER [WORKERS [SECONDS]]\n");
     return 2;
   }
