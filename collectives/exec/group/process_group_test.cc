@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -49,7 +50,10 @@ ProcessGroup::Options OptionsOf(int rank, int ranks, const std::string& key) {
 // The control files of groups that fail are kept, so the tests use a folder of their own for them.
 class ControlFolderOfTests : public ::testing::Environment {
  public:
-  void SetUp() override { setenv("XLAD_COMM_DIR", folder_.c_str(), 1); }
+  void SetUp() override {
+    std::filesystem::remove_all(folder_);  // A test that crashed may have left it, if its process had the same id.
+    setenv("XLAD_COMM_DIR", folder_.c_str(), 1);
+  }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
  private:
@@ -446,13 +450,18 @@ class WithoutRoot {
     if (user != 0) return true;
     if (seteuid(kNobody) != 0) return false;
     const bool usable = faccessat(AT_FDCWD, folder.c_str(), R_OK | W_OK | X_OK, AT_EACCESS) == 0;
-    XLAD_CHECK(seteuid(user) == 0);
+    Become(user);
     return usable;
   }
   WithoutRoot() { XLAD_CHECK(user_ != 0 || seteuid(kNobody) == 0); }
-  ~WithoutRoot() { XLAD_CHECK(user_ != 0 || seteuid(user_) == 0); }
+  ~WithoutRoot() {
+    if (user_ == 0) Become(user_);
+  }
 
  private:
+  // After a change of its user, other processes may not open the memory of this process until it allows it.
+  static void Become(uid_t user) { XLAD_CHECK(seteuid(user) == 0 && prctl(PR_SET_DUMPABLE, 1) == 0); }
+
   const uid_t user_ = geteuid();
 };
 

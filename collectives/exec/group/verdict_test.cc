@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
@@ -26,8 +27,8 @@ using ::testing::IsEmpty;
 
 class VerdictTest : public ::testing::Test {
  protected:
-  VerdictTest() : path_((std::filesystem::temp_directory_path() / absl::StrCat("verdict-", getpid())).string()) {
-    control_ = *ControlFile::Create(path_, 4);
+  VerdictTest() {
+    control_ = *ControlFile::Create(folder_.path() + "/verdict", 4);
     for (int rank = 0; rank < 4; ++rank) {
       RankBlock& block = control_->rank(rank);
       block.pid = 100 + rank;
@@ -37,7 +38,6 @@ class VerdictTest : public ::testing::Test {
       states_.push_back(ProcessState::kRunning);
     }
   }
-  ~VerdictTest() override { control_->Unlink(); }
 
   // Sets the operations that the rank has entered and finished, and the peer that it waits for.
   void Set(int rank, uint64_t entered, uint64_t finished, int peer, uint64_t operation = 1) {
@@ -53,7 +53,7 @@ class VerdictTest : public ::testing::Test {
     return ExplainGroup(*control_, [this](int64_t pid) { return states_[pid - 100]; });
   }
 
-  const std::string path_;
+  const TestFolder folder_;
   std::unique_ptr<ControlFile> control_;
   std::vector<ProcessState> states_;
 };
@@ -111,7 +111,8 @@ TEST_F(VerdictTest, RanksThatDisagree) {
 }
 
 TEST(ControlFile, RefusesOtherFiles) {
-  const std::string path = (std::filesystem::temp_directory_path() / absl::StrCat("other-", getpid())).string();
+  const TestFolder folder;
+  const std::string path = folder.path() + "/other";
   for (const size_t bytes : {0, 100, 4096, 200000}) {
     std::FILE* const file = std::fopen(path.c_str(), "w");
     const std::vector<char> zeros(bytes);
@@ -140,6 +141,8 @@ TEST(ControlFile, IsRemovedIfItCannotHaveItsSize) {
 
 TEST(ControlFile, FewFilesOfEndedGroupsAreKept) {
   const TestFolder folder;
+  const char* const before = std::getenv("XLAD_COMM_DIR");
+  const std::string folder_of_tests = before == nullptr ? "" : before;
   setenv("XLAD_COMM_DIR", folder.path().c_str(), 1);
   const pid_t ended = fork();
   if (ended == 0) _exit(0);
@@ -158,7 +161,7 @@ TEST(ControlFile, FewFilesOfEndedGroupsAreKept) {
   const std::unique_ptr<Bootstrap> bootstrap = MapBootstrap({});
   Rendezvous rendezvous({0, 1, 0, 1000, "ranks"}, bootstrap.get(), &RealClock());
   const auto control = ShareControlFile("new", 0, 1, &rendezvous);
-  unsetenv("XLAD_COMM_DIR");
+  setenv("XLAD_COMM_DIR", folder_of_tests.c_str(), 1);
   ASSERT_TRUE(control.ok()) << control.status();
   const std::vector<std::string> names = *RealFileSystem().List(folder.path());
   EXPECT_EQ(names.size(), 16u + 4u);
