@@ -13,6 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "base/file_system.h"
 #include "base/kernel_abi.h"
+#include "base/testing/test_folder.h"
 #include "machine/built_in_chips.h"
 #include "runtime/devices/tpu_sim/systolic_products.h"
 #include "tensor/element_type.h"
@@ -39,11 +40,11 @@ std::string ErrorOf(const std::string& text) {
   return requests.ok() ? "read" : std::string(requests.status().message());
 }
 
-// The path of a chip file: v5e with `from` replaced by `to`.
-std::string ChipFileWith(const std::string& from, const std::string& to) {
+// The path of a chip file that is written to the folder: v5e with `from` replaced by `to`.
+std::string ChipFileWith(const TestFolder& folder, const std::string& from, const std::string& to) {
   for (const machine::ChipFile& file : machine::ChipFiles()) {
     if (file.name != "v5e") continue;
-    const std::string path = (std::filesystem::path(::testing::TempDir()) / "chip.toml").lexically_normal().string();
+    const std::string path = (std::filesystem::path(folder.path()) / "chip.toml").lexically_normal().string();
     EXPECT_TRUE(RealFileSystem().WriteAtomically(path, absl::StrReplaceAll(file.text, {{from, to}})).ok());
     return path;
   }
@@ -54,7 +55,8 @@ TEST(TpuSimDeviceTest, ModelsAreChipsAndChipFiles) {
   EXPECT_EQ(Read("tpu_sim").Name(), "tpu_sim:v5e");
   EXPECT_EQ(Read("tpu_sim:4").ToString(), "tpu_sim:v5e:4");
   EXPECT_EQ(Read("tpu_sim:v4:2").ToString(), "tpu_sim:v4:2");
-  const std::string path = ChipFileWith("819 GB/s", "410 GB/s");
+  const TestFolder folder;
+  const std::string path = ChipFileWith(folder, "819 GB/s", "410 GB/s");
   const DeviceRequest own = Read("tpu_sim:" + path + ":3");
   EXPECT_EQ(own.model, path);
   EXPECT_EQ(own.count, 3);
@@ -67,7 +69,8 @@ TEST(TpuSimDeviceTest, UnknownChipsAndWrongFilesAreRefused) {
   EXPECT_THAT(ErrorOf("tpu_sim:v5f"), ::testing::AllOf(HasSubstr("found chip \"v5f\""), HasSubstr("v6e"),
                                                        HasSubstr("did you mean v5e?"), HasSubstr("chip file")));
   EXPECT_THAT(ErrorOf("tpu_sim:./missing.toml"), HasSubstr("missing.toml"));
-  EXPECT_THAT(ErrorOf("tpu_sim:" + ChipFileWith("819 GB/s", "819 GB")),
+  const TestFolder folder;
+  EXPECT_THAT(ErrorOf("tpu_sim:" + ChipFileWith(folder, "819 GB/s", "819 GB")),
               ::testing::AllOf(HasSubstr("chip.toml:"), HasSubstr("found \"819 GB\""), HasSubstr("819 GB/s")));
   EXPECT_FALSE(TpuSimDeviceKind().make("v5f").ok());
 }
