@@ -8,6 +8,7 @@
 #include <set>
 
 #include "absl/strings/str_split.h"
+#include "base/testing/test_folder.h"
 #include "gtest/gtest.h"
 #include "hlo/eval/evaluate.h"
 #include "tensor/safetensors.h"
@@ -68,8 +69,8 @@ TEST(Compare, LargeIntegersAreComparedExactly) {
 // A listed case that passes is a failure; a listed case that fails is not.
 TEST(ExpectedFailures, FailIfTheyPass) {
   FileSystem& files = RealFileSystem();
-  const std::string folder = ::testing::TempDir() + "xlad_conformance_test";
-  ASSERT_TRUE(files.MakeDirectories(folder).ok());
+  const TestFolder own_folder;
+  const std::string& folder = own_folder.path();
   const auto write = [&](const std::string& name, const std::string& bytes) {
     ASSERT_TRUE(files.WriteAtomically(JoinPath(folder, name), bytes).ok());
   };

@@ -1,11 +1,9 @@
 // The two orders of propagation, and which of them the pipeline chooses.
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
+#include "base/testing/test_folder.h"
 #include "hlo/text/text.h"
 #include "sharding/explain/step_cost.h"
 #include "sharding/partition/ops/families.h"
@@ -95,7 +93,8 @@ TEST(PropagationOrder, DumpsShowBothPrograms) {
   const std::string text = WeightsAndBatch("multiply(w, x)", kColumns, kRows);
   PipelineOptions options;
   options.import = Fed();
-  options.dump_directory = absl::StrCat(testing::TempDir(), "/dumps_of_both_orders_", getpid());
+  const TestFolder folder;
+  options.dump_directory = folder.path();
   const auto result = RunPipeline(Parsed(text), options);
   ASSERT_TRUE(result.ok()) << result.status();
   const auto dump = [&](const char* file) { return *RealFileSystem().Read(JoinPath(options.dump_directory, file)); };
@@ -112,7 +111,6 @@ TEST(PropagationOrder, DumpsShowBothPrograms) {
   }
   EXPECT_NE(dump("2.propagate.hlo"), dump("4.propagate-alternative.hlo"));
   EXPECT_EQ(dump("6.choose.hlo"), hlo::PrintText(*result->partitioned.variants[0].module));
-  std::filesystem::remove_all(options.dump_directory);
 }
 
 }  // namespace
