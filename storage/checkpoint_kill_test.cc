@@ -13,6 +13,7 @@
 #include <cstdlib>
 
 #include "base/file_descriptor.h"
+#include "base/testing/test_folder.h"
 #include "storage/checkpoint_index.h"
 #include "storage/testing/checkpoints.h"
 
@@ -41,14 +42,6 @@ State StateAt(int64_t step) {
   }
   return state;
 }
-
-std::string MakeFolder() {
-  std::string folder = ::testing::TempDir() + "/checkpoints-XXXXXX";
-  XLAD_CHECK(mkdtemp(folder.data()) != nullptr) << folder;
-  return folder;
-}
-
-void RemoveTree(const std::string& folder) { XLAD_CHECK(std::system(("rm -rf " + folder).c_str()) == 0); }
 
 std::vector<FoundCheckpoint> Committed(const std::string& job_folder) {
   auto found = ListCheckpoints(RealFileSystem(), job_folder);
@@ -129,7 +122,8 @@ int64_t NowNs() {
 TEST(CheckpointKill, TheNewestCommittedCheckpointAlwaysLoads) {
   const uint64_t kills = NumberFrom("XLAD_CHECKPOINT_KILLS", 60);
   Random random(NumberFrom("XLAD_CHECKPOINT_SEED", 1));
-  const std::string root = MakeFolder(), job_folder = JoinPath(root, "job");
+  const TestFolder own_folder;
+  const std::string root = own_folder.path(), job_folder = JoinPath(root, "job");
   const int64_t start_ns = NowNs();
   const WriterRun first = RunWriter(root, 1, 0, /*kill_after_ns=*/-1, kCheckpointsPerRun);
   ASSERT_EQ(first.exit_code, 0);
@@ -166,7 +160,6 @@ TEST(CheckpointKill, TheNewestCommittedCheckpointAlwaysLoads) {
               static_cast<long long>(newest), static_cast<long long>(loaded), static_cast<long long>(unfinished),
               static_cast<long long>(ahead));
   EXPECT_GT(unfinished, 0) << "no kill was in the middle of a checkpoint";
-  RemoveTree(root);
 }
 
 // An older checkpoint and a newer one. The tests damage the files of the newer one.
@@ -182,13 +175,13 @@ class DamagedCheckpoint : public ::testing::Test {
     const std::vector<std::string> names = *RealFileSystem().List(folders_[1]);
     for (const std::string& name : names) paths_.push_back(JoinPath(folders_[1], name));
   }
-  ~DamagedCheckpoint() override { RemoveTree(root_); }
   absl::Status Verify() const { return Store(RealFileSystem()).VerifyCheckpoint(FileUri(folders_[1])); }
   absl::Status Load(int64_t step) const {
     return ReadCheckpoint(RealFileSystem(), folders_[step - 1], StateAt(step));
   }
 
-  const std::string root_ = MakeFolder();
+  const TestFolder own_folder_;
+  const std::string root_ = own_folder_.path();
   std::vector<std::string> folders_, paths_;
 };
 

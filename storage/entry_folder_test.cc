@@ -141,9 +141,10 @@ TEST_F(EntryFolderTest, OnlyEntriesAndAbandonedTemporaryFilesAreRemoved) {
 }
 
 // Runs `work` in a process whose id is 1 in its own namespace. Returns the names of the files that it creates in the
-// folder, or nothing if this process must not make namespaces.
+// folder, or nothing if this process must not make namespaces or cannot watch folders.
 std::set<std::string> NamesCreatedInANamespace(const std::string& folder, const std::function<void()>& work) {
   const FileDescriptor events(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  if (!events.is_open()) return {};  // Other programs of this user watch as many folders as the system allows.
   EXPECT_GE(inotify_add_watch(events.get(), folder.c_str(), IN_CREATE), 0);
   const pid_t outer = fork();
   if (outer == 0) {
@@ -177,7 +178,7 @@ TEST_F(EntryFolderTest, TemporaryFilesOfProcessesOfTwoContainersHaveDifferentNam
       [&] { RealFileSystem().WriteAtomically(PathOf(1), Contents(1)).IgnoreError(); }};
   for (const std::function<void()>& write : writes) {
     const std::set<std::string> one = NamesCreatedInANamespace(folder, write);
-    if (one.empty()) GTEST_SKIP() << "this process must not make namespaces of process ids";
+    if (one.empty()) GTEST_SKIP() << "this process must not make namespaces of process ids, or cannot watch folders";
     const std::set<std::string> other = NamesCreatedInANamespace(folder, write);
     EXPECT_EQ(one.size(), 1u);
     EXPECT_EQ(other.size(), 1u);
