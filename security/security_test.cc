@@ -34,9 +34,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// The permissions. Folders may inherit the other bits of the mode from the folder that they are in.
 int ModeOf(const std::string& path) {
   struct stat found{};
-  return stat(path.c_str(), &found) == 0 ? static_cast<int>(found.st_mode & 07777) : -1;
+  return stat(path.c_str(), &found) == 0 ? static_cast<int>(found.st_mode & 0777) : -1;
 }
 
 class FolderTest : public testing::Test {
