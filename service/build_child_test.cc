@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
@@ -21,28 +20,30 @@ class BuildChildTest : public ::testing::Test {
   // Runs a shell script instead of the program.
   absl::StatusOr<BuildResponse> Run(const std::string& script, const ChildLimits& limits = {},
                                     std::optional<std::string>* not_isolated = nullptr) {
-    const std::string path = JoinPath(::testing::TempDir(), absl::StrCat("build_child_", getpid()));
+    const std::string path = InFolder("build_child");
     EXPECT_TRUE(RealFileSystem().WriteAtomically(path, absl::StrCat("#!/bin/sh\n", script, "\n")).ok());
     EXPECT_EQ(chmod(path.c_str(), 0700), 0);
     BuildPool pool({path});
     return BuildInChild(pool, BuildRequest(), limits, not_isolated);
   }
+  std::string InFolder(const std::string& name) const { return JoinPath(folder_.path(), name); }
+
+  const TestFolder folder_;
 };
 
 TEST_F(BuildChildTest, TheResponseOfTheChildIsReturned) {
   BuildResponse response;
   response.set_executable("code");
-  const std::string file = JoinPath(::testing::TempDir(), absl::StrCat("response_", getpid()));
+  const std::string file = InFolder("response");
   ASSERT_TRUE(RealFileSystem().WriteAtomically(file, response.SerializeAsString()).ok());
-  const auto built = Run(absl::StrCat("test \"$1\" = __build && cat ", file));
+  const auto built = Run(absl::StrCat("test \"$1\" = __build && cat '", file, "'"));
   ASSERT_TRUE(built.ok()) << built.status();
   EXPECT_EQ(built->executable(), "code");
 }
 
 TEST_F(BuildChildTest, TheInputNamesTheFolderOfObjects) {
-  const TestFolder own;
-  const std::string input = JoinPath(own.path(), "input"), program = JoinPath(own.path(), "builder");
-  ASSERT_TRUE(RealFileSystem().WriteAtomically(program, absl::StrCat("#!/bin/sh\ncat > ", input, "\n")).ok());
+  const std::string input = InFolder("input"), program = InFolder("builder");
+  ASSERT_TRUE(RealFileSystem().WriteAtomically(program, absl::StrCat("#!/bin/sh\ncat > '", input, "'\n")).ok());
   ASSERT_EQ(chmod(program.c_str(), 0700), 0);
   BuildPool pool({program});
   BuildRequest request;
@@ -50,29 +51,29 @@ TEST_F(BuildChildTest, TheInputNamesTheFolderOfObjects) {
   const std::string nul(1, '\0');
   ASSERT_TRUE(BuildInChild(pool, request, {}).ok());
   EXPECT_EQ(*RealFileSystem().Read(input), nul + nul + request.SerializeAsString());
-  const storage::EntryFolder objects(&RealFileSystem(), {JoinPath(own.path(), "kernels"), "7"});
+  const storage::EntryFolder objects(&RealFileSystem(), {InFolder("kernels"), "7"});
   ASSERT_TRUE(BuildInChild(pool, request, {}, nullptr, &objects).ok());
-  EXPECT_EQ(*RealFileSystem().Read(input), own.path() + "/kernels" + nul + "7" + nul + request.SerializeAsString());
+  EXPECT_EQ(*RealFileSystem().Read(input), InFolder("kernels") + nul + "7" + nul + request.SerializeAsString());
 }
 
 TEST_F(BuildChildTest, AnErrorInTheResponseIsTheErrorOfTheBuild) {
   BuildResponse response;
   response.set_error("3:7: unknown opcode");
   response.set_error_code(static_cast<int>(absl::StatusCode::kInvalidArgument));
-  const std::string file = JoinPath(::testing::TempDir(), absl::StrCat("error_", getpid()));
+  const std::string file = InFolder("error");
   ASSERT_TRUE(RealFileSystem().WriteAtomically(file, response.SerializeAsString()).ok());
-  EXPECT_EQ(Run(absl::StrCat("cat ", file)).status(), absl::InvalidArgumentError("3:7: unknown opcode"));
+  EXPECT_EQ(Run(absl::StrCat("cat '", file, "'")).status(), absl::InvalidArgumentError("3:7: unknown opcode"));
 }
 
 // A program that has taken over the process of its build can send any response.
 TEST_F(BuildChildTest, AnErrorIsAnErrorWithAnyCode) {
-  const std::string file = JoinPath(::testing::TempDir(), absl::StrCat("code_", getpid()));
+  const std::string file = InFolder("code");
   for (const int code : {0, 17, -1, 1 << 30}) {
     BuildResponse response;
     response.set_error("bad");
     response.set_error_code(code);
     ASSERT_TRUE(RealFileSystem().WriteAtomically(file, response.SerializeAsString()).ok());
-    const absl::Status status = Run(absl::StrCat("cat ", file)).status();
+    const absl::Status status = Run(absl::StrCat("cat '", file, "'")).status();
     EXPECT_FALSE(status.ok());
     EXPECT_EQ(status.message(), "bad");
   }
@@ -85,10 +86,10 @@ TEST_F(BuildChildTest, TheReasonWhyABuildWasNotIsolatedIsNotInItsResponse) {
   for (const char* error : {"", "3:7: unknown opcode"}) {
     response.set_error(error);
     response.set_error_code(error[0] == '\0' ? 0 : static_cast<int>(absl::StatusCode::kInvalidArgument));
-    const std::string file = JoinPath(::testing::TempDir(), absl::StrCat("open_", getpid()));
+    const std::string file = InFolder("open");
     ASSERT_TRUE(RealFileSystem().WriteAtomically(file, response.SerializeAsString()).ok());
     std::optional<std::string> not_isolated;
-    const auto built = Run(absl::StrCat("cat ", file), {}, &not_isolated);
+    const auto built = Run(absl::StrCat("cat '", file, "'"), {}, &not_isolated);
     EXPECT_EQ(built.ok(), response.error().empty());
     EXPECT_EQ(not_isolated, "Landlock: Operation not supported");
     if (built.ok()) EXPECT_EQ(built->not_isolated(), "");

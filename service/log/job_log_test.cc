@@ -2,20 +2,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
-
+#include "absl/strings/str_cat.h"
 #include "base/file_system.h"
 #include "base/random.h"
+#include "base/testing/test_folder.h"
 #include "service/log/sqlite_statement.h"
 
 namespace xlad::service {
 namespace {
-
-std::string TestPath() {
-  return JoinPath(testing::TempDir(), absl::StrCat("job_log_test_", getpid(), ".sqlite"));
-}
 
 JobEvent Event(const std::string& job, const std::string& key) {
   JobEvent event;
@@ -26,9 +21,9 @@ JobEvent Event(const std::string& job, const std::string& key) {
 
 class SqliteJobLogTest : public testing::Test {
  protected:
-  void TearDown() override {
-    for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(TestPath() + suffix);
-  }
+  std::string TestPath() const { return JoinPath(folder_.path(), "jobs.sqlite"); }
+
+  const TestFolder folder_;
 };
 
 std::vector<JobEvent> AllEvents(JobLog& log) {
@@ -115,7 +110,6 @@ TEST_F(SqliteJobLogTest, ABackupIsACompleteLog) {
   auto log = OpenSqliteJobLog(copy);
   ASSERT_TRUE(log.ok()) << log.status();
   EXPECT_EQ(AllEvents(**log).size(), 1u);
-  for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(copy + suffix);
 }
 
 // A log in the format that xlad 0.1 wrote.
@@ -150,12 +144,11 @@ TEST_F(SqliteJobLogTest, AnOldLogIsCopiedAndMigrated) {
     EXPECT_EQ((*(*log)->LastMetrics(JobId("a"), 7))->step(), 3);
   }
   EXPECT_TRUE(RealFileSystem().Exists(TestPath() + ".schema-1"));
-  std::filesystem::remove(TestPath() + ".schema-1");
 }
 
 // The index of the newest schema has the name of a table, so the migration fails after it has changed other tables.
 TEST_F(SqliteJobLogTest, AnInterruptedMigrationChangesNothing) {
-  const auto execute = [](const char* sql) {
+  const auto execute = [this](const char* sql) {
     sqlite3* db = nullptr;
     ASSERT_EQ(sqlite3_open(TestPath().c_str(), &db), SQLITE_OK);
     EXPECT_EQ(sqlite3_exec(db, sql, nullptr, nullptr, nullptr), SQLITE_OK) << sqlite3_errmsg(db);
@@ -169,7 +162,6 @@ TEST_F(SqliteJobLogTest, AnInterruptedMigrationChangesNothing) {
   execute("DROP TABLE events_of_job");
   const auto log = OpenSqliteJobLog(TestPath());
   EXPECT_TRUE(log.ok()) << log.status();
-  std::filesystem::remove(TestPath() + ".schema-1");
 }
 
 // Later versions differ from version 2 only in additional kinds of events.
@@ -181,7 +173,7 @@ TEST_F(SqliteJobLogTest, ALogOfVersion2BecomesTheNewestVersionWhenItIsRead) {
     ASSERT_TRUE(log.ok()) << log.status();
     ASSERT_TRUE((*log)->Append(&batch).ok());
   }
-  const auto with_database = [](auto use) {
+  const auto with_database = [this](auto use) {
     sqlite3* db = nullptr;
     ASSERT_EQ(sqlite3_open(TestPath().c_str(), &db), SQLITE_OK);
     use(db);
@@ -273,11 +265,10 @@ void AppendToBoth(JobLog& one, JobLog& other, Random* random) {
 TEST_F(SqliteJobLogTest, ALogInMemoryReturnsTheSame) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
-    TearDown();
     const std::unique_ptr<Random> random = SeededRandom(seed);
     MemoryJobStore store;
     const std::unique_ptr<JobLog> memory = OpenMemoryJobLog(&store);
-    auto disk = OpenSqliteJobLog(TestPath());
+    auto disk = OpenSqliteJobLog(absl::StrCat(TestPath(), seed));
     ASSERT_TRUE(disk.ok()) << disk.status();
     for (int round = 0; round < 15; ++round) {
       AppendToBoth(**disk, *memory, random.get());
