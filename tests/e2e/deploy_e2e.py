@@ -25,7 +25,9 @@ class Systemd(unittest.TestCase):
                 copy = where / unit.name
                 copy.write_text(unit.read_text().replace("/usr/bin/xlad", shutil.which("true")))
                 done = subprocess.run(["systemd-analyze", "verify", copy], capture_output=True, text=True)
-                self.assertEqual((done.returncode, done.stderr), (0, ""), unit.name)
+                # Units of this machine may have warnings, too.
+                own = [line for line in done.stderr.splitlines() if unit.name in line]
+                self.assertEqual((done.returncode, own), (0, []), unit.name)
                 done = subprocess.run(["systemd-analyze", "security", "--offline=true", copy], capture_output=True,
                                       text=True)
                 rating = re.search(r"exposure level for \S+: ([\d.]+)", done.stdout)
