@@ -1,9 +1,11 @@
 """xlad trace: instructions, collectives and messages of all ranks on one clock, even if the clocks of the workers
 differ."""
 
+import copy
 import json
 import unittest
 
+import perfetto
 from harness import OWN_EXAMPLES, cluster, folder, wait_for, xlad
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
@@ -20,7 +22,9 @@ class Trace(unittest.TestCase):
         path = made.where / "trace.json"
         code, out, err = xlad("trace", job, "--coordinator", made.address, "-o", path)
         self.assertEqual(code, 0, out + err)
-        return json.loads(path.read_text())
+        timeline = json.loads(path.read_text())
+        self.assertEqual(perfetto.problems(timeline), [])
+        return timeline
 
     def check_messages(self, timeline):
         """Checks that no message is received more than 1 ms before it is sent. Returns the number of messages."""
@@ -115,7 +119,45 @@ class Trace(unittest.TestCase):
         with folder() as where:
             code, _, err = xlad("run", JOB, "--mesh", "dp=2", "--workers", 2, "--steps", 4, "--trace", where / "t.json")
             self.assertEqual(code, 0, err)
-            self.assertEqual(len(spans_of(json.loads((where / "t.json").read_text()), "step")), 8)
+            timeline = json.loads((where / "t.json").read_text())
+            self.assertEqual(perfetto.problems(timeline), [])
+            self.assertEqual(len(spans_of(timeline, "step")), 8)
+
+
+class Rules(unittest.TestCase):
+    """perfetto.problems finds each kind of event that the importer drops."""
+
+    def timeline(self):
+        events = [{"ph": "M", "name": "process_name", "pid": 2, "tid": 0, "args": {"name": "w0"}}]
+        for tid in (0, 1):
+            events += [
+                {"ph": "M", "name": "thread_name", "pid": 2, "tid": tid, "args": {"name": f"device {tid}"}},
+                {"ph": "X", "name": "step 0", "cat": "step", "pid": 2, "tid": tid, "ts": 0, "dur": 10.5},
+                {"ph": "X", "name": "dot", "cat": "kernel", "pid": 2, "tid": tid, "ts": 0, "dur": 4.25},
+                {"ph": "X", "name": "add", "cat": "kernel", "pid": 2, "tid": tid, "ts": 4.25, "dur": 6.25},
+                {"ph": "sf"[tid], "bp": "e", "name": "message", "cat": "message", "id": "0x1", "pid": 2, "tid": tid,
+                 "ts": 5}]
+        return {"displayTimeUnit": "ms", "traceEvents": events}
+
+    def test_each_rule(self):
+        self.assertEqual(perfetto.problems(self.timeline()), [])
+        changes = [("found no list", lambda e: None), ("names of", lambda e: e.append(copy.copy(e[0]))),
+                   ("one of the phases", lambda e: e[2].update(ph="B")),
+                   ("found ts '0'", lambda e: e[2].update(ts="0")),
+                   ("found tid None", lambda e: e[3].pop("tid")), ("found dur -1", lambda e: e[4].update(dur=-1)),
+                   ("found metadata", lambda e: e[1].update(args={})), ("no thread_name", lambda e: e.pop(1)),
+                   ("no process_name", lambda e: e.pop(0)), ("found add .* ends after", lambda e: e[4].update(dur=6.5)),
+                   ("found step 0 .* ends after", lambda e: e.insert(2, e.pop(3))),
+                   ("which is in no span", lambda e: e[5].update(ts=11)), ("expected e", lambda e: e[10].pop("bp")),
+                   ("with one end", lambda e: e[10].update(id="0x2")), ("with one end", lambda e: e.pop(5)),
+                   ("2 arrows", lambda e: e.extend([e[5], e[10]]))]
+        for words, change in changes:
+            timeline = self.timeline()
+            change(timeline["traceEvents"])
+            if words == "found no list":
+                del timeline["traceEvents"]
+            with self.subTest(words):
+                self.assertRegex("\n".join(perfetto.problems(timeline)), words)
 
 
 if __name__ == "__main__":
