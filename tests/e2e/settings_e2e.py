@@ -4,13 +4,18 @@ cluster."""
 import json
 import os
 import re
+import shutil
 import subprocess
+import sys
 import unittest
 import urllib.error
 import urllib.request
 from unittest import mock
 
-from harness import OWN_EXAMPLES, PATIENCE_S, XLAD, Process, folder, wait_for, xlad
+from harness import OWN_EXAMPLES, PATIENCE_S, REPO, XLAD, Process, folder, wait_for, xlad
+
+sys.path.append(str(REPO / "bench/dashboard"))
+import first_paint  # noqa: E402  Controls the browser.
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
 
@@ -139,7 +144,10 @@ class Monitoring(unittest.TestCase):
                 self.assertIn("submitted", [e["kind"] for e in shown["log"]["events"]])
                 rest = json.loads(get(http, f"/api/job?id={job}&from={len(losses) - 3}")[1])
                 self.assertEqual(len(rest["watch"]["metrics"]), 3)
-                self.assertIn("<title>xlad</title>", get(http, "/")[1])
+                page = get(http, "/")[1]
+                self.assertIn("<title>xlad</title>", page)
+                self.assertLess(len(page), 150 * 1024)
+                self.assertNotRegex(page, r"https?://|@import|<script [^>]*src|url\(")  # No assets of other files.
                 nodes = json.loads(xlad("nodes", "--coordinator", address, "--format", "json")[1])
                 self.assertEqual((len(nodes), nodes[0]["devices"], len(nodes[0]["workers"])), (1, 2, 2))
                 code, out, _ = xlad("top", "--once", "--coordinator", address)
@@ -155,6 +163,35 @@ class Monitoring(unittest.TestCase):
             finally:
                 up.terminate()
                 up.close()
+
+    def test_the_mesh_of_the_dashboard_has_a_cell_for_each_device(self):
+        if shutil.which("chromium") is None:
+            self.skipTest("chromium (Debian's package of that name) is not installed")
+        with folder() as where:
+            up = Process(where / "up.log", "up", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data",
+                         where / "data", "--workers", 2, "--devices", 8)
+            browser = first_paint.Browser(where / "browser")
+            try:
+                found = wait_for(lambda: re.search(first_paint.PLACES, up.log()), "the cluster to start")
+                address, http = found[1], found[2]
+                code, _, err = xlad("submit", JOB, "--mesh", "dp=4,tp=2", "--steps", 1_000_000, "--coordinator",
+                                    address)
+                self.assertEqual(code, 0, err)
+                with browser.page(f"http://{http}/") as (value, _):
+                    value(first_paint.CELLS % 8)
+                    cells = value("""Promise.resolve([...document.querySelectorAll("#grid span")].map(
+                        cell => [cell.textContent, cell.title]))""")
+                    rows = value("""Promise.resolve(new Set([...document.querySelectorAll("#grid span")].map(
+                        cell => cell.offsetTop)).size)""")
+                    text = value("""Promise.resolve(document.querySelector("#lags").textContent)""")
+            finally:
+                browser.close()
+                up.terminate()
+                up.close()
+        self.assertEqual(rows, 4)
+        self.assertEqual([int(cell.split()[0]) for cell, _ in cells], list(range(8)))
+        self.assertIn("device 5 (dp 2, tp 1), ", cells[5][1])
+        self.assertRegex(text, r"^8 devices of [12] workers?")
 
     def test_other_users_of_the_machine_see_nothing(self):
         if reason := why_no_other_user():
