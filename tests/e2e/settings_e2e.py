@@ -193,6 +193,32 @@ class Monitoring(unittest.TestCase):
         self.assertIn("device 5 (dp 2, tp 1), ", cells[5][1])
         self.assertRegex(text, r"^8 devices of [12] workers?")
 
+    def test_promtool_accepts_the_metrics_of_a_running_job(self):
+        promtool = shutil.which("promtool")
+        if promtool is None:
+            self.skipTest("promtool (Debian's package prometheus) is not installed")
+        with folder() as where:
+            up = Process(where / "up.log", "up", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data",
+                         where / "data", "--workers", 2, "--devices", 1)
+            try:
+                found = wait_for(lambda: re.search(r"is up at (\S+) .*\n.*http://(\S+)/", up.log()),
+                                 "the cluster to start")
+                address, http = found[1], found[2]
+                code, _, err = xlad("submit", JOB, "--mesh", "dp=2", "--steps", 1_000_000, "--coordinator", address)
+                self.assertEqual(code, 0, err)
+                # The last metric of a job that appears: it needs steps.
+                wait_for(lambda: "xlad_job_step_duration_seconds{" in get(http, "/metrics")[1], "the job's metrics")
+                text = get(http, "/metrics")[1]
+                self.assertIn("xlad_worker_silence_seconds{", text)
+                done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True)
+                self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
+                bad = subprocess.run([promtool, "check", "metrics"], input=text.replace("# HELP", "# NO"),
+                                     capture_output=True, text=True)
+                self.assertNotEqual(bad.returncode, 0)
+            finally:
+                up.terminate()
+                up.close()
+
     def test_other_users_of_the_machine_see_nothing(self):
         if reason := why_no_other_user():
             self.skipTest(reason)
