@@ -58,7 +58,8 @@ class JobLog {
   // its latest event to its first, and then the single events in their order. A crash leaves a prefix of these
   // deletions. After an error the log must be reopened, as after a failed append: every later append fails.
   virtual absl::Status Compact(const LogCompaction& compaction) = 0;
-  // Writes a consistent copy of the log to a new file while the log is in use.
+  // Writes a consistent copy of the log to a new file while the log is in use. Appends continue meanwhile. The copy
+  // has all events that were appended before the call, and may have events that are appended during the call.
   virtual absl::Status BackUp(const std::string& path) = 0;
 };
 

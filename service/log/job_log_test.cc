@@ -2,6 +2,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
@@ -192,6 +201,58 @@ TEST_F(SqliteJobLogTest, ALogOfVersion2BecomesTheNewestVersionWhenItIsRead) {
     ASSERT_EQ(read.Step(), SQLITE_ROW);
     EXPECT_EQ(read.Int(0), 4);
   });
+}
+
+// XLAD_LOG_MB sets the size of the log, for measurements of the longest append during the backup.
+TEST_F(SqliteJobLogTest, AppendsContinueDuringABackup) {
+  const char* const size = std::getenv("XLAD_LOG_MB");
+  const int64_t megabytes = size == nullptr ? 16 : std::atoll(size);
+  const std::string copy = TestPath() + ".copy";
+  std::filesystem::remove(copy);
+  int64_t before = 0, appended = 0, during = 0;
+  {
+    auto log = OpenSqliteJobLog(TestPath());
+    ASSERT_TRUE(log.ok()) << log.status();
+    for (; before < megabytes * 16; before += 16) {
+      LogBatch batch;
+      for (int i = 0; i < 16; ++i) batch.events.push_back(Event("a", std::string(65'536, 'x')));
+      ASSERT_TRUE((*log)->Append(&batch).ok());
+    }
+    // Appends one event, and returns how long it took.
+    const auto append = [&](const std::string& job) {
+      LogBatch batch{{Event(job, "1")}, {}};
+      const auto begin = std::chrono::steady_clock::now();
+      EXPECT_TRUE((*log)->Append(&batch).ok());
+      return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    };
+    double quiet_ms = 0, longest_ms = 0;
+    for (const int64_t end = before + 20 * megabytes; before < end; ++before) {
+      quiet_ms = std::max(quiet_ms, append("a"));
+    }
+    std::atomic<bool> ended = false;
+    absl::Status status;
+    std::thread backup([&] {
+      status = (*log)->BackUp(copy);
+      ended = true;
+    });
+    for (; !ended; ++appended) {
+      longest_ms = std::max(longest_ms, append("b"));
+      if (!ended) ++during;
+    }
+    backup.join();
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_TRUE(absl::IsAlreadyExists((*log)->BackUp(copy))) << "a backup is a new file";
+    std::cout << "log of " << megabytes << " MB: the longest append took " << quiet_ms << " ms before the backup and "
+              << longest_ms << " ms during it, in which there were " << during << "\n";
+  }
+  EXPECT_GE(during, 10);
+  auto log = OpenSqliteJobLog(copy);
+  ASSERT_TRUE(log.ok()) << log.status();
+  const std::vector<JobEvent> events = AllEvents(**log);
+  EXPECT_GE(std::ssize(events), before);
+  EXPECT_LE(std::ssize(events), before + appended);
+  for (int64_t i = 0; i < std::ssize(events); ++i) ASSERT_EQ(events[i].sequence(), i + 1);
+  for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(copy + suffix);
 }
 
 TEST_F(SqliteJobLogTest, ANewerLogIsRefused) {

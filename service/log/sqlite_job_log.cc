@@ -1,9 +1,12 @@
 #include <sqlite3.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <mutex>
+#include <thread>
 
+#include "base/file_system.h"
 #include "service/log/job_log.h"
 #include "service/log/sqlite_statement.h"
 
@@ -31,6 +34,10 @@ CREATE TABLE IF NOT EXISTS metrics (
 
 // The maximum number of rows that one transaction of a compaction deletes.
 constexpr int64_t kRowsPerTransaction = 2000;
+// The number of pages, of 4 KiB each, that a backup copies before an append can continue.
+constexpr int kPagesPerStep = 128;
+// The copy is synced after every 4 MiB, because an append waits while the disk writes what was written before it.
+constexpr int64_t kStepsPerSync = 8;
 
 constexpr char kInsertEvent[] = "INSERT INTO events (job_id, unix_ns, event) VALUES (?, ?, ?)";
 constexpr char kInsertMetrics[] =
@@ -164,9 +171,22 @@ class SqliteJobLog final : public JobLog {
     return CompactionStep([&] { return Execute("PRAGMA wal_checkpoint(TRUNCATE)"); });
   }
 
+  // Copies a few pages at a time, and pauses as long as each copy takes, so that appends continue. SQLite adds to the
+  // copy what this connection writes meanwhile.
   absl::Status BackUp(const std::string& path) override {
-    const std::lock_guard lock(mutex_);
-    return BackUpLocked(path);
+    if (RealFileSystem().Exists(path)) return absl::AlreadyExistsError(absl::StrCat("found ", path));
+    sqlite3* copy = nullptr;
+    absl::Status status = absl::OkStatus();
+    if (sqlite3_open(path.c_str(), &copy) == SQLITE_OK) {
+      // SyncFile syncs the copy, while appends do not wait for it.
+      sqlite3_exec(copy, "PRAGMA synchronous=OFF", nullptr, nullptr, nullptr);
+      status = CopyPages(copy, path);
+    } else {
+      status = absl::InternalError(absl::StrCat("cannot create ", path, ": ", sqlite3_errmsg(copy)));
+    }
+    sqlite3_close(copy);
+    if (status.ok()) status = SyncFile(path);
+    return Annotate(status, "back up");
   }
 
  private:
@@ -183,13 +203,37 @@ class SqliteJobLog final : public JobLog {
     const std::string kept = path_ + ".schema-1";
     std::error_code ignored;
     std::filesystem::remove(kept, ignored);  // The copy may exist because an earlier migration did not finish.
-    return BackUpLocked(kept);
+    return BackUp(kept);
   }
 
-  absl::Status BackUpLocked(const std::string& path) {
-    SqliteStatement copy(db_, "VACUUM INTO ?");
-    copy.Bind(1, path);
-    return copy.Step() == SQLITE_DONE ? absl::OkStatus() : Error("back up");
+  absl::Status CopyPages(sqlite3* copy, const std::string& path) {
+    sqlite3_backup* backup = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      backup = sqlite3_backup_init(copy, "main", db_, "main");
+    }
+    absl::Status synced = absl::OkStatus();
+    int64_t steps = 0;
+    for (int code = backup == nullptr ? SQLITE_ERROR : SQLITE_OK; code == SQLITE_OK && synced.ok();) {
+      const auto begin = std::chrono::steady_clock::now();
+      {
+        const std::lock_guard lock(mutex_);
+        code = sqlite3_backup_step(backup, kPagesPerStep);
+      }
+      if (code == SQLITE_OK) std::this_thread::sleep_for(std::chrono::steady_clock::now() - begin);
+      if (++steps % kStepsPerSync == 0) synced = SyncFile(path);
+    }
+    const std::lock_guard lock(mutex_);
+    const int code = sqlite3_backup_finish(backup);
+    if (backup != nullptr && code == SQLITE_OK) return synced;
+    const std::string text = absl::StrCat(path_, ": ", sqlite3_errmsg(copy));
+    return sqlite3_errcode(copy) == SQLITE_FULL ? absl::ResourceExhaustedError(text) : absl::InternalError(text);
+  }
+
+  static absl::Status SyncFile(const std::string& path) {
+    XLAD_ASSIGN_OR_RETURN(const auto file, RealFileSystem().Open(path, OpenMode::kRead));
+    XLAD_RETURN_IF_ERROR(file->Sync());
+    return RealFileSystem().SyncDirectory(FolderOfPath(path));
   }
 
   template <typename Work>
