@@ -67,8 +67,8 @@ class JobLog {
 absl::Status VisitEventsOf(JobLog& log, const JobId& job, const std::function<void(const JobEvent&)>& visit);
 
 // Opens a SQLite file in WAL mode with full synchronization. AlreadyExists if another process has the file open. A log
-// of schema version 1 is copied to PATH.schema-1 and then migrated. FailedPrecondition if the schema is newer than this
-// program.
+// of an older schema version N is copied to PATH.schema-N and then migrated. FailedPrecondition if the schema is newer
+// than this program. Reads return DataLoss for an event that is not the one that was written.
 absl::StatusOr<std::unique_ptr<JobLog>> OpenSqliteJobLog(const std::string& path);
 
 // A log in memory for simulations. `store` must outlive the log; a restarted coordinator opens the same store.

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/file_system.h"
+#include "base/hash.h"
 #include "service/log/job_log.h"
 #include "service/log/sqlite_statement.h"
 
@@ -15,14 +16,16 @@ namespace {
 
 // Version 1 has events and metrics. Version 2 adds an index of events by job, and the attempt of metrics. Version 3
 // adds events about checkpoints that could not be stored, and version 4 events about the code that an attempt runs.
-constexpr int kSchemaVersion = 4;
+// Version 5 adds a checksum to each event.
+constexpr int kSchemaVersion = 5;
 
 constexpr char kSchema[] = R"(
 CREATE TABLE IF NOT EXISTS events (
   sequence INTEGER PRIMARY KEY AUTOINCREMENT,
   job_id   TEXT NOT NULL,
   unix_ns  INTEGER NOT NULL,
-  event    BLOB NOT NULL);
+  event    BLOB NOT NULL,
+  checksum INTEGER NOT NULL DEFAULT 0);
 CREATE INDEX IF NOT EXISTS events_of_job ON events (job_id, sequence);
 CREATE TABLE IF NOT EXISTS metrics (
   job_id  TEXT NOT NULL,
@@ -39,10 +42,20 @@ constexpr int kPagesPerStep = 128;
 // The copy is synced after every 4 MiB, because an append waits while the disk writes what was written before it.
 constexpr int64_t kStepsPerSync = 8;
 
-constexpr char kInsertEvent[] = "INSERT INTO events (job_id, unix_ns, event) VALUES (?, ?, ?)";
+constexpr char kInsertEvent[] =
+    "INSERT INTO events (sequence, job_id, unix_ns, event, checksum) VALUES (?, ?, ?, ?, ?)";
+// A number is never used again, even after the events have been deleted.
+constexpr char kLastSequence[] =
+    "SELECT MAX(COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0), "
+    "COALESCE((SELECT MAX(sequence) FROM events), 0))";
 constexpr char kInsertMetrics[] =
     "INSERT INTO metrics (job_id, step, metrics, attempt) VALUES (?, ?, ?, ?) ON CONFLICT (job_id, step) "
     "DO UPDATE SET metrics = excluded.metrics, attempt = excluded.attempt WHERE excluded.attempt > attempt";
+
+// The checksum of a row of the table of events.
+int64_t ChecksumOf(int64_t sequence, const std::string& job_id, const std::string& event) {
+  return static_cast<int64_t>(Hash64(event, Hash64(job_id, static_cast<uint64_t>(sequence))));
+}
 
 class SqliteJobLog final : public JobLog {
  public:
@@ -73,8 +86,11 @@ class SqliteJobLog final : public JobLog {
       return absl::FailedPreconditionError(absl::StrCat(path_, " has schema version ", version, ", expected at most ",
                                                         kSchemaVersion, ": it was written by a newer xlad"));
     }
-    if (version == 1) XLAD_RETURN_IF_ERROR(KeepCopy());
+    if (version > 0 && version < kSchemaVersion) XLAD_RETURN_IF_ERROR(KeepCopy(version));
     XLAD_RETURN_IF_ERROR(InTransaction([&] { return Migrate(version); }));
+    SqliteStatement last(db_, kLastSequence);
+    if (last.Step() != SQLITE_ROW) return Error("read");
+    last_sequence_ = last.Int(0);
     insert_event_ = std::make_unique<SqliteStatement>(db_, kInsertEvent);
     insert_metrics_ = std::make_unique<SqliteStatement>(db_, kInsertMetrics);
     return absl::OkStatus();
@@ -85,11 +101,15 @@ class SqliteJobLog final : public JobLog {
     XLAD_RETURN_IF_ERROR(compaction_error_);
     return InTransaction([&]() -> absl::Status {
       for (JobEvent& event : batch->events) {
-        insert_event_->Bind(1, event.job_id());
-        insert_event_->Bind(2, event.unix_ns());
-        insert_event_->BindBlob(3, event.SerializeAsString());
+        const std::string bytes = event.SerializeAsString();
+        const int64_t sequence = ++last_sequence_;  // After an error, the log is reopened.
+        insert_event_->Bind(1, sequence);
+        insert_event_->Bind(2, event.job_id());
+        insert_event_->Bind(3, event.unix_ns());
+        insert_event_->BindBlob(4, bytes);
+        insert_event_->Bind(5, ChecksumOf(sequence, event.job_id(), bytes));
         if (insert_event_->Step() != SQLITE_DONE) return StepError(insert_event_.get());
-        event.set_sequence(sqlite3_last_insert_rowid(db_));
+        event.set_sequence(sequence);
         insert_event_->Reset();
       }
       for (const LogBatch::Metrics& metrics : batch->metrics) {
@@ -108,15 +128,16 @@ class SqliteJobLog final : public JobLog {
 
   absl::Status ReadEvents(const std::function<absl::Status(const JobEvent&)>& visit) override {
     const std::lock_guard lock(mutex_);
-    SqliteStatement read(db_, "SELECT sequence, event FROM events ORDER BY sequence");
+    SqliteStatement read(db_, "SELECT sequence, event, job_id, checksum FROM events ORDER BY sequence");
     return VisitEvents(&read, visit);
   }
 
   absl::StatusOr<std::vector<JobEvent>> ReadEventsOf(const JobId& job, int64_t after_sequence,
                                                      int64_t limit) override {
     const std::lock_guard lock(mutex_);
-    SqliteStatement read(
-        db_, "SELECT sequence, event FROM events WHERE job_id = ? AND sequence > ? ORDER BY sequence LIMIT ?");
+    SqliteStatement read(db_,
+                         "SELECT sequence, event, job_id, checksum FROM events WHERE job_id = ? AND sequence > ? "
+                         "ORDER BY sequence LIMIT ?");
     read.Bind(1, job.str());
     read.Bind(2, after_sequence);
     read.Bind(3, limit);
@@ -195,12 +216,27 @@ class SqliteJobLog final : public JobLog {
     if (version == 1) {
       XLAD_RETURN_IF_ERROR(Execute("ALTER TABLE metrics ADD COLUMN attempt INTEGER NOT NULL DEFAULT 0"));
     }
+    if (version > 0 && version < 5) XLAD_RETURN_IF_ERROR(AddChecksums());
     XLAD_RETURN_IF_ERROR(Execute(kSchema));
     return Execute(absl::StrCat("PRAGMA user_version=", kSchemaVersion).c_str());
   }
 
-  absl::Status KeepCopy() {
-    const std::string kept = path_ + ".schema-1";
+  absl::Status AddChecksums() {
+    XLAD_RETURN_IF_ERROR(Execute("ALTER TABLE events ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0"));
+    SqliteStatement read(db_, "SELECT sequence, event, job_id FROM events ORDER BY sequence");
+    SqliteStatement write(db_, "UPDATE events SET checksum = ? WHERE sequence = ?");
+    int code;
+    while ((code = read.Step()) == SQLITE_ROW) {
+      write.Bind(1, ChecksumOf(read.Int(0), read.Blob(2), read.Blob(1)));
+      write.Bind(2, read.Int(0));
+      if (write.Step() != SQLITE_DONE) return StepError(&write);
+      write.Reset();
+    }
+    return code == SQLITE_DONE ? absl::OkStatus() : Error("migrate");
+  }
+
+  absl::Status KeepCopy(int64_t version) {
+    const std::string kept = absl::StrCat(path_, ".schema-", version);
     std::error_code ignored;
     std::filesystem::remove(kept, ignored);  // The copy may exist because an earlier migration did not finish.
     return BackUp(kept);
@@ -273,9 +309,12 @@ class SqliteJobLog final : public JobLog {
     int code;
     while ((code = read->Step()) == SQLITE_ROW) {
       JobEvent event;
-      if (!event.ParseFromString(read->Blob(1))) {
-        return absl::DataLossError(absl::StrCat(path_, ": event ", read->Int(0), " cannot be read; restore the folder "
-                                                "from a backup"));
+      const std::string bytes = read->Blob(1);
+      const bool is_same = read->Int(3) == ChecksumOf(read->Int(0), read->Blob(2), bytes);
+      if (!is_same || !event.ParseFromString(bytes) || event.event_case() == JobEvent::EVENT_NOT_SET) {
+        return absl::DataLossError(absl::StrCat(path_, ": event ", read->Int(0), " is damaged: ",
+                                                is_same ? "it cannot be read" : "its checksum differs",
+                                                "; restore the folder from a backup"));
       }
       event.set_sequence(read->Int(0));
       XLAD_RETURN_IF_ERROR(visit(event));
@@ -338,6 +377,7 @@ class SqliteJobLog final : public JobLog {
   absl::Status compaction_error_;  // The first error of a compaction, after which the log must be reopened.
   sqlite3* db_;
   const std::string path_;
+  int64_t last_sequence_ = 0;  // The number of the latest event.
   std::unique_ptr<SqliteStatement> insert_event_, insert_metrics_;
 };
 
