@@ -18,7 +18,6 @@
 namespace xlad::service {
 namespace {
 
-constexpr std::chrono::seconds kStallLimit{30};
 // The coordinator's service in the current package, and in the package that older workers and clients use.
 constexpr absl::string_view kServices[] = {"/xlad.v1.Coordinator/", "/xlad.Coordinator/"};
 constexpr absl::string_view kHealthCheck = "grpc.health.v1.Health/Check";
@@ -48,14 +47,19 @@ class HealthCall final : public grpc::ServerGenericBidiReactor {
 // A call whose handler runs on a pool. It has two owners: gRPC until OnDone, and the handler until it has returned.
 class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStream {
  public:
-  HandlerCall(const Method* method, const KeyOfJob* key_of_job, CallerAccess access,
-              grpc::CallbackServerContext* context)
-      : method_(method), key_of_job_(key_of_job), access_(std::move(access)), context_(context) {
+  HandlerCall(const Method* method, const CallTable* table, CallerAccess access, grpc::CallbackServerContext* context)
+      : method_(method),
+        key_of_job_(&table->key_of_job),
+        access_(std::move(access)),
+        context_(context),
+        first_messages_(table->first_messages),
+        first_(first_messages_->Expect(context)) {
     StartRead(&incoming_);
   }
 
   // --- Callbacks of gRPC, which must not block.
   void OnReadDone(bool ok) override {
+    first_messages_->Arrived(first_);
     const std::lock_guard lock(mutex_);
     read_ = ok ? ReadState::kArrived : ReadState::kEnded;
     changed_.notify_all();
@@ -152,6 +156,8 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
   const KeyOfJob* const key_of_job_;
   const CallerAccess access_;
   grpc::CallbackServerContext* const context_;
+  FirstMessages* const first_messages_;
+  const int64_t first_;
   std::atomic<int> owners_ = 2;
   std::mutex mutex_;  // Guards all following members.
   std::condition_variable changed_;
@@ -311,7 +317,7 @@ grpc::ServerGenericBidiReactor* CallRouter::CreateReactor(grpc::GenericCallbackS
   }
   on_authenticated_(PeerAddress(context->peer()));
   if (reactor != table_.reactors.end()) return reactor->second(context, *access);
-  return new HandlerCall(&method->second, &table_.key_of_job, *std::move(access), context);
+  return new HandlerCall(&method->second, &table_, *std::move(access), context);
 }
 
 }  // namespace xlad::service

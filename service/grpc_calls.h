@@ -3,14 +3,15 @@
 // All calls arrive through gRPC's generic callback API, which delivers a call before its first message is read. So a
 // call is authenticated first, and the body of a call without a valid token is never kept in memory. A handler runs on
 // a thread of the pool that its method names, and may block there. The first message is read before the handler gets a
-// thread, and a client that stalls later is disconnected after 30 s, so a stalled client occupies a thread for at most
-// that long. The number of threads does not depend on the number of connections or calls.
+// thread. A client that does not send a whole message in 30 s is disconnected, so a stalled client occupies memory and
+// a thread for at most that long. The number of threads does not depend on the number of connections or calls.
 #pragma once
 
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -19,6 +20,7 @@
 
 #include "base/status.h"
 #include "service/access.h"
+#include "service/grpc_first_messages.h"
 #include "service/validate.h"
 
 namespace google::protobuf {
@@ -26,6 +28,9 @@ class MessageLite;
 }
 
 namespace xlad::service {
+
+// The time in which each message of a client must arrive, and each message to it must be sent.
+inline constexpr std::chrono::seconds kStallLimit{30};
 
 // The messages of one call. Used by one handler, on one thread.
 class CallStream {
@@ -96,6 +101,7 @@ struct CallTable {
   std::map<std::string, ReactorFactory> reactors;
   KeyOfJob key_of_job;
   std::function<bool()> is_serving;
+  FirstMessages* first_messages = nullptr;
 };
 
 // NotFound unless the caller may see this job or session. Calls `key_of_job` only if the caller may see only its own

@@ -28,8 +28,9 @@ namespace xlad::service {
 namespace {
 
 constexpr int kMaxMessageBytes = 64 << 20;
-// The memory for all messages that are being received or sent; beyond it, calls are refused.
-constexpr size_t kMaxGrpcBytes = size_t{1} << 30;
+// The memory for all connections, and for all messages that are being received or sent. If it is used up, gRPC resets
+// streams.
+constexpr size_t kMaxGrpcBytes = size_t{128} << 20;
 constexpr int kMaxStreamsPerConnection = 1024;
 constexpr int kHandshakeMs = 5000;
 constexpr int kLookaheadBytes = 1 << 20;
@@ -138,10 +139,11 @@ void SetLimits(grpc::ServerBuilder* builder) {
 
 class GrpcDaemon final : public CoordinatorDaemon {
  public:
-  GrpcDaemon(std::unique_ptr<Engine> engine, Protection protection)
+  GrpcDaemon(std::unique_ptr<Engine> engine, Protection protection, int64_t first_message_ms)
       : protection_(std::move(protection)),
         engine_(std::move(engine)),
-        router_(MakeCallTable({engine_.get(), &pools_, &worker_messages_, &followers_}),
+        first_messages_(std::chrono::milliseconds(first_message_ms)),
+        router_(MakeCallTable({engine_.get(), &pools_, &worker_messages_, &followers_, &first_messages_}),
                 [this](const std::string& peer) { gate_->MarkKnown(peer); }) {
     engine_->SetChangeListener([this] { followers_.OnChange(); });
   }
@@ -210,7 +212,8 @@ class GrpcDaemon final : public CoordinatorDaemon {
   const std::unique_ptr<Engine> engine_;
   HandlerPools pools_;
   SerialQueue worker_messages_;
-  Followers followers_;
+  FirstMessages first_messages_;
+  Followers followers_{&first_messages_};
   CallRouter router_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<AcceptGate> gate_;
@@ -246,7 +249,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorDaemon>> CoordinatorDaemon::Start(cons
                                                     .build_limits = options.build_limits,
                                                     .coordinator = options.coordinator}));
   XLAD_ASSIGN_OR_RETURN(Protection protection, Protect(options));
-  auto daemon = std::make_unique<GrpcDaemon>(std::move(engine), std::move(protection));
+  auto daemon = std::make_unique<GrpcDaemon>(std::move(engine), std::move(protection), options.first_message_ms);
   XLAD_RETURN_IF_ERROR(daemon->Serve(options));
   if (!options.http.empty()) XLAD_RETURN_IF_ERROR(daemon->ServePages(options.http));
   return daemon;

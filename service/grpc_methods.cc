@@ -372,21 +372,22 @@ void HandlerPools::Stop() {
 CallTable MakeCallTable(const Serving& serving) {
   CallTable table;
   table.key_of_job = KeysOf(serving.engine);
+  table.first_messages = serving.first_messages;
   AddJobs(serving.engine, serving.pools, &table);
   AddAdministration(serving.engine, serving.pools, &table);
   AddSessions(serving.engine, serving.pools, &table);
   AddTransfers(serving.engine, serving.pools, &table);
   AddStandardCalls(serving, &table);
   table.reactors["Attach"] = [serving](grpc::GenericCallbackServerContext* context, const CallerAccess& access) {
-    return MakeWorkerStream(serving.engine, serving.worker_messages, context, access);
+    return MakeWorkerStream(serving.engine, serving.worker_messages, serving.first_messages, context, access);
   };
   const auto add_follower = [&](const char* name,
                                 FollowerOr (*open)(Engine*, const CallerAccess&, const grpc::ByteBuffer&)) {
-    table.reactors[name] = [serving, open](grpc::GenericCallbackServerContext*, const CallerAccess& access) {
+    table.reactors[name] = [serving, open](grpc::GenericCallbackServerContext* context, const CallerAccess& access) {
       const auto follow = [engine = serving.engine, open, access](const grpc::ByteBuffer& request) {
         return open(engine, access, request);
       };
-      return serving.followers->MakeStream(access, follow);
+      return serving.followers->MakeStream(context, access, follow);
     };
   };
   add_follower("WatchJob", FollowJob);

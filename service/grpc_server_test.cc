@@ -139,6 +139,39 @@ TEST_F(GrpcServerTest, ACallWithoutTokenIsRefusedBeforeItsBodyHasArrived) {
   EXPECT_TRUE(List().ok());
 }
 
+// An upload may take longer than the limit, because it has many messages.
+TEST_F(GrpcServerTest, ACallWhoseFirstMessageStallsIsCancelled) {
+  DaemonOptions options;
+  options.listen = "127.0.0.1:0";
+  options.data_folder = JoinPath(folder_, "stalls");
+  options.program_path = "/bin/false";
+  options.first_message_ms = 200;
+  const auto daemon = CoordinatorDaemon::Start(options);
+  ASSERT_TRUE(daemon.ok()) << daemon.status();
+  const auto stub = Coordinator::NewStub(*MakeChannel({(*daemon)->Address(), "", ""}));
+  grpc::ClientContext context;
+  PrepareCall(&context, "", kLongMs);
+  PutBlobResponse response;
+  const auto upload = stub->PutBlob(&context, &response);
+  PutBlobRequest request;
+  request.set_digest(Sha256Hex("slowly"));
+  request.set_chunk("slow");
+  ASSERT_TRUE(upload->Write(request));
+  for (const char* method : {"xlad.v1.Coordinator/PutBlob", "xlad.v1.Coordinator/SubmitJob",
+                             "xlad.v1.Coordinator/Attach", "xlad.v1.Coordinator/WatchJob",
+                             "grpc.health.v1.Health/Watch",
+                             "grpc.reflection.v1.ServerReflection/ServerReflectionInfo"}) {
+    const auto connection = *TcpNetwork().Dial((*daemon)->Address(), kLongMs);
+    ASSERT_TRUE(Write(connection.get(), StalledCall(absl::StrCat("/", method))).ok());
+    const std::string reset = Http2Frame(/*RST_STREAM*/ 3, 0, 1, "code").substr(0, 9);
+    EXPECT_TRUE(Receives(connection.get(), reset)) << method;
+  }
+  request.set_chunk("ly");
+  ASSERT_TRUE(upload->Write(request));
+  upload->WritesDone();
+  EXPECT_TRUE(upload->Finish().ok());
+}
+
 TEST_F(GrpcServerTest, HealthIsAnsweredWithoutATokenAndWithoutReadingTheRequest) {
   const auto connection = Dial();
   ASSERT_TRUE(Write(connection.get(), StalledCall("/grpc.health.v1.Health/Check")).ok());
@@ -216,7 +249,7 @@ TEST(HandlerPools, BatchesArriveWhileAllThreadsForWaitsWaitForThem) {
   std::promise<void> arrival;  // Destroyed after the threads of the pools have ended.
   const std::shared_future<void> arrived = arrival.get_future().share();
   HandlerPools pools;
-  const CallTable table = MakeCallTable({nullptr, &pools, nullptr, nullptr});
+  const CallTable table = MakeCallTable({nullptr, &pools, nullptr, nullptr, nullptr});
   for (int worker = 0; worker < 1000; ++worker) {
     ASSERT_TRUE(table.methods.at("GetBatchRange").pool->Run([arrived] {
       EXPECT_EQ(arrived.wait_for(std::chrono::milliseconds(kLongMs)), std::future_status::ready);

@@ -64,8 +64,12 @@ void SetExtensions(const std::string& type, ServerReflectionResponse* response) 
 // Answers each request of the stream before it reads the next one.
 class ReflectionCall final : public grpc::ServerGenericBidiReactor {
  public:
-  ReflectionCall() { StartRead(&incoming_); }
+  ReflectionCall(FirstMessages* first_messages, grpc::CallbackServerContext* context)
+      : first_messages_(first_messages), first_(first_messages->Expect(context)) {
+    StartRead(&incoming_);
+  }
   void OnReadDone(bool ok) override {
+    first_messages_->Arrived(first_);
     if (!ok) return Finish(grpc::Status::OK);
     ServerReflectionRequest request;
     const absl::Status read = FromByteBuffer(incoming_, kMaxStandardRequestBytes, &request);
@@ -77,6 +81,8 @@ class ReflectionCall final : public grpc::ServerGenericBidiReactor {
   void OnDone() override { delete this; }
 
  private:
+  FirstMessages* const first_messages_;
+  const int64_t first_;
   grpc::ByteBuffer incoming_, outgoing_;
 };
 
@@ -166,7 +172,7 @@ void AddStandardCalls(const Serving& serving, CallTable* table) {
   table->methods["grpc.health.v1.Health/Check"] = {
       &serving.pools->requests, kMaxStandardRequestBytes,
       [engine](CallStream* stream) { return CheckHealth(engine, stream); }};
-  table->reactors["grpc.health.v1.Health/Watch"] = [serving](grpc::GenericCallbackServerContext*,
+  table->reactors["grpc.health.v1.Health/Watch"] = [serving](grpc::GenericCallbackServerContext* context,
                                                            const CallerAccess& access) {
     using FollowerOr = absl::StatusOr<std::unique_ptr<Follower>>;
     const auto open = [engine = serving.engine](const grpc::ByteBuffer& buffer) -> FollowerOr {
@@ -174,12 +180,14 @@ void AddStandardCalls(const Serving& serving, CallTable* table) {
       XLAD_RETURN_IF_ERROR(FromByteBuffer(buffer, kMaxStandardRequestBytes, &request));
       return std::make_unique<HealthFollower>(engine, request.service());
     };
-    return serving.followers->MakeStream(access, open);
+    return serving.followers->MakeStream(context, access, open);
   };
   // The messages of both versions are the same.
   for (const char* version : {"v1", "v1alpha"}) {
     table->reactors[absl::StrCat("grpc.reflection.", version, ".ServerReflection/ServerReflectionInfo")] =
-        [](grpc::GenericCallbackServerContext*, const CallerAccess&) { return new ReflectionCall; };
+        [serving](grpc::GenericCallbackServerContext* context, const CallerAccess&) {
+          return new ReflectionCall(serving.first_messages, context);
+        };
   }
 }
 

@@ -36,8 +36,14 @@ grpc::ByteBuffer Joined(std::shared_ptr<const std::string> common, const grpc::B
 
 class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox {
  public:
-  WorkerStream(Engine* engine, SerialQueue* queue, grpc::CallbackServerContext* context, const CallerAccess& access)
-      : engine_(engine), queue_(queue), context_(context), user_(access.caller.user) {
+  WorkerStream(Engine* engine, SerialQueue* queue, FirstMessages* first_messages, grpc::CallbackServerContext* context,
+               const CallerAccess& access)
+      : engine_(engine),
+        queue_(queue),
+        context_(context),
+        user_(access.caller.user),
+        first_messages_(first_messages),
+        first_(first_messages->Expect(context)) {
     queue_->Push([this] {
       connection_ = engine_->Attach(this);
       StartRead(&incoming_);
@@ -66,6 +72,7 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
 
   // --- Callbacks of gRPC.
   void OnReadDone(bool ok) override {
+    first_messages_->Arrived(first_);
     if (ok && TakeQuickly()) return;
     const std::lock_guard lock(mutex_);
     if (ok && !ending_) queue_->Push([this] { Handle(); });
@@ -156,6 +163,8 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
   SerialQueue* const queue_;
   grpc::CallbackServerContext* const context_;
   const std::string user_;  // The user of the worker's token.
+  FirstMessages* const first_messages_;
+  const int64_t first_;
   ConnectionId connection_;
   grpc::ByteBuffer incoming_;
   std::mutex mutex_;  // Guards the following members except the last.
@@ -170,22 +179,26 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
 
 }  // namespace
 
-grpc::ServerGenericBidiReactor* MakeWorkerStream(Engine* engine, SerialQueue* queue,
+grpc::ServerGenericBidiReactor* MakeWorkerStream(Engine* engine, SerialQueue* queue, FirstMessages* first_messages,
                                                  grpc::CallbackServerContext* context, const CallerAccess& access) {
-  return new WorkerStream(engine, queue, context, access);
+  return new WorkerStream(engine, queue, first_messages, context, access);
 }
 
 // Only the followers' thread makes updates and ends streams; gRPC's threads only wake it.
 class Followers::Stream final : public grpc::ServerGenericBidiReactor {
  public:
   using Open = std::function<absl::StatusOr<std::unique_ptr<Follower>>(const grpc::ByteBuffer& request)>;
-  Stream(Followers* owner, Open open) : owner_(owner), open_(std::move(open)) { StartRead(&request_); }
+  Stream(Followers* owner, grpc::CallbackServerContext* context, Open open)
+      : owner_(owner), first_(owner->first_messages_->Expect(context)), open_(std::move(open)) {
+    StartRead(&request_);
+  }
   void Watch(const CallerAccess& access) {
     if (access.control == nullptr) return;
     watched_ = access.control->Watch(access.caller, [this](const absl::Status& why) { Refuse(why); });
   }
 
   void OnReadDone(bool ok) override {
+    owner_->first_messages_->Arrived(first_);
     State reading = State::kReading;  // Or kGone, if the stream was cancelled while the request was read.
     state_.compare_exchange_strong(reading, ok ? State::kOpening : State::kGone);
     owner_->Wake(this);
@@ -254,6 +267,7 @@ class Followers::Stream final : public grpc::ServerGenericBidiReactor {
   }
 
   Followers* const owner_;
+  const int64_t first_;
   const Open open_;
   std::atomic<State> state_ = State::kReading;
   grpc::ByteBuffer request_, outgoing_;
@@ -264,7 +278,7 @@ class Followers::Stream final : public grpc::ServerGenericBidiReactor {
   std::unique_ptr<AccessControl::Watched> watched_;
 };
 
-Followers::Followers() : thread_([this] { Run(); }) {}
+Followers::Followers(FirstMessages* first_messages) : first_messages_(first_messages), thread_([this] { Run(); }) {}
 
 Followers::~Followers() {
   {
@@ -290,11 +304,12 @@ void Followers::Wake(Stream* stream) {
 }
 
 grpc::ServerGenericBidiReactor* Followers::MakeStream(
-    const CallerAccess& access,
+    grpc::CallbackServerContext* context, const CallerAccess& access,
     std::function<absl::StatusOr<std::unique_ptr<Follower>>(const grpc::ByteBuffer& request)> open) {
-  auto* stream = new Stream(this, std::move(open));
+  Stream* stream = nullptr;
   {
     const std::lock_guard lock(mutex_);
+    stream = new Stream(this, context, std::move(open));
     streams_.insert(stream);
   }
   stream->Watch(access);

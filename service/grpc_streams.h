@@ -19,12 +19,13 @@
 #include "base/serial_queue.h"
 #include "service/access.h"
 #include "service/engine.h"
+#include "service/grpc_first_messages.h"
 
 namespace xlad::service {
 
-// Makes the reactor of an Attach stream, which ends if the worker's token becomes invalid. `queue` and `engine` must
+// Makes the reactor of an Attach stream, which ends if the worker's token becomes invalid. All other objects must
 // outlive the stream.
-grpc::ServerGenericBidiReactor* MakeWorkerStream(Engine* engine, SerialQueue* queue,
+grpc::ServerGenericBidiReactor* MakeWorkerStream(Engine* engine, SerialQueue* queue, FirstMessages* first_messages,
                                                  grpc::CallbackServerContext* context, const CallerAccess& access);
 
 // The next update of a follower: a message if anything has changed, and whether the stream ends after it.
@@ -44,14 +45,14 @@ class Follower {
 // Sends updates to all followers, after each change and at least once per second.
 class Followers {
  public:
-  Followers();
+  explicit Followers(FirstMessages* first_messages);
   ~Followers();  // All streams must have ended.
   // Called after a change. Makes the thread ask all followers for updates. Does not block.
   void OnChange();
   // Makes the reactor of a stream, which ends if the caller's token becomes invalid. When its request has been read,
   // `open` makes the follower from the request, on the followers' thread.
   grpc::ServerGenericBidiReactor* MakeStream(
-      const CallerAccess& access,
+      grpc::CallbackServerContext* context, const CallerAccess& access,
       std::function<absl::StatusOr<std::unique_ptr<Follower>>(const grpc::ByteBuffer& request)> open);
 
  private:
@@ -59,6 +60,7 @@ class Followers {
   void Run();
   void Wake(Stream* stream);
 
+  FirstMessages* const first_messages_;
   std::mutex mutex_;
   std::condition_variable woken_;
   std::set<Stream*> streams_;  // All open streams.

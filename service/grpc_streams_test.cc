@@ -25,20 +25,20 @@ class Quiet final : public Follower {
 // A request that has arrived is delivered after the call was cancelled. The followers' thread is busy meanwhile, so it
 // sees only the last state of the stream.
 TEST(Followers, AStreamThatWasCancelledIsNotOpened) {
-  Followers followers;
+  FirstMessages first_messages(std::chrono::hours(1));
+  Followers followers(&first_messages);
   std::promise<void> busy, go_on;
   std::atomic<int> asked = 0, opened = 0;
-  auto* const slow = followers.MakeStream(
-      CallerAccess(), [&](const grpc::ByteBuffer&) -> absl::StatusOr<std::unique_ptr<Follower>> {
-        busy.set_value();
-        go_on.get_future().wait();
-        return std::make_unique<Quiet>(&asked);
-      });
-  auto* const cancelled = followers.MakeStream(
-      CallerAccess(), [&](const grpc::ByteBuffer&) -> absl::StatusOr<std::unique_ptr<Follower>> {
-        ++opened;
-        return std::make_unique<Quiet>(&opened);
-      });
+  using FollowerOr = absl::StatusOr<std::unique_ptr<Follower>>;
+  auto* const slow = followers.MakeStream(nullptr, CallerAccess(), [&](const grpc::ByteBuffer&) -> FollowerOr {
+    busy.set_value();
+    go_on.get_future().wait();
+    return std::make_unique<Quiet>(&asked);
+  });
+  auto* const cancelled = followers.MakeStream(nullptr, CallerAccess(), [&](const grpc::ByteBuffer&) -> FollowerOr {
+    ++opened;
+    return std::make_unique<Quiet>(&opened);
+  });
   slow->OnReadDone(true);
   busy.get_future().wait();
   cancelled->OnCancel();

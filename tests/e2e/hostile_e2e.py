@@ -155,20 +155,63 @@ def descriptors(pid):
     return len(list(pathlib.Path(f"/proc/{pid}/fd").iterdir()))
 
 
-def stalled_call(path):
-    """Returns the start of a call, as raw bytes (RFC 9113, RFC 7541). It announces a body of 60 MB and has the first 10
-    kB of it."""
+def frame(kind, flags, stream, payload):
+    """Returns a frame of HTTP/2 (RFC 9113)."""
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
+def stalled_call(path, size=10_000):
+    """Returns the start of a call, as raw bytes (RFC 9113, RFC 7541). It announces a body of 60 MB and has the first
+    `size` bytes of it, of which a server expects at most 65,000 before it has asked for more."""
     def header(name, value):
         return bytes([0x10, len(name)]) + name + bytes([len(value)]) + value
-
-    def frame(kind, flags, stream, payload):
-        return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
 
     headers = b"".join(header(*pair) for pair in [
         (b":method", b"POST"), (b":scheme", b"http"), (b":path", path.encode()), (b":authority", b"x"),
         (b"te", b"trailers"), (b"content-type", b"application/grpc")])
-    body = b"\0" + (60_000_000).to_bytes(4, "big") + b"x" * 10_000
+    body = b"\0" + (60_000_000).to_bytes(4, "big") + b"x" * size
     return b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"") + frame(1, 4, 1, headers) + frame(0, 0, 1, body)
+
+
+def read_exactly(connection, size):
+    read = b""
+    while len(read) < size:
+        piece = connection.recv(size - len(read))
+        if not piece:
+            raise ConnectionError("the server has closed the connection")
+        read += piece
+    return read
+
+
+def send_large_body(connection, size):
+    """Begins a call with a body of 60 MB, sends `size` bytes of it as fast as the server permits (RFC 9113, section
+    5.2), and returns how many the server has taken before it ended the call."""
+    connection.settimeout(2)
+    connection.sendall(stalled_call("/xlad.v1.Coordinator/PutBlob", 0))
+    sent, windows = 5, {0: 65_530, 1: 65_530}  # The windows of the connection and of the call.
+    with contextlib.suppress(OSError):  # The server has closed the connection, or does not read any more.
+        while sent < size:
+            room = min(windows[0], windows[1], 16_384, size - sent)
+            if room > 0:
+                connection.sendall(frame(0, 0, 1, b"x" * room))
+                sent += room
+                windows = {stream: window - room for stream, window in windows.items()}
+                continue
+            head = read_exactly(connection, 9)
+            payload = read_exactly(connection, int.from_bytes(head[:3], "big"))
+            kind, flags, stream = head[3], head[4], int.from_bytes(head[5:], "big")
+            if kind in (3, 7):  # RST_STREAM, GOAWAY
+                break
+            if kind == 8:  # WINDOW_UPDATE
+                windows[stream] += int.from_bytes(payload, "big")
+            if kind == 6 and not flags & 1:  # PING
+                connection.sendall(frame(6, 1, 0, payload))
+            if kind == 4 and not flags & 1:  # SETTINGS
+                for at in range(0, len(payload), 6):
+                    if payload[at : at + 2] == b"\0\x04":  # The size of a call's first window.
+                        windows[1] += int.from_bytes(payload[at + 2 : at + 6], "big") - 65_535
+                connection.sendall(frame(4, 1, 0, b""))
+    return sent
 
 
 def garbage(seed):
@@ -262,6 +305,24 @@ class Hostile(unittest.TestCase):
             self.assertLess(resident_mb(process.pid), memory + 200)
         code, _, err = xlad("ps", "--coordinator", self.made.address)
         self.assertEqual(code, 0, err)
+
+    def test_large_bodies_that_stall(self):
+        pid = self.made.coordinator.pid
+        port = int(self.made.address.rsplit(":", 1)[1])
+        before = peak = resident_mb(pid)
+        with contextlib.ExitStack() as kept:
+            taken = []
+            for _ in range(24):
+                connection = kept.enter_context(socket.create_connection(("127.0.0.1", port), 60))
+                taken.append(send_large_body(connection, 59_000_000))
+                peak = max(peak, resident_mb(pid))
+            code, _, err = xlad("ps", "--coordinator", self.made.address)
+            self.assertEqual(code, 0, err)
+        print(f"24 stalled bodies: {sum(taken) / 1e6:.0f} MB sent, the coordinator grew from {before:.0f} to "
+              f"{peak:.0f} MB", flush=True)
+        self.assertGreater(max(taken), 50_000_000, "no body was large")
+        self.assertLess(peak, before + 300)
+        wait_for(lambda: resident_mb(pid) < before + 200, "the memory to be free again")
 
     def probe(self, seconds):
         """Returns the 99th percentile of the response times of small valid requests, in milliseconds."""
