@@ -30,6 +30,8 @@ void AddCoordinatorFlags(CLI::App* app, CoordinatorFlags* flags) {
                   "how often ended jobs, old events of the log and blobs that no job needs are removed")
       ->capture_default_str()
       ->check(MillisecondsFrom(100));
+  app->add_flag("--share-workers", options.share_workers,
+                "jobs of different users may run on one worker at the same time");
   app->add_option("--build-memory", flags->build_memory_bytes,
                   "memory that each build of a program may use, in bytes or as 2GB; 0: no limit")
       ->transform(ByteSize())

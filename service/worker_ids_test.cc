@@ -67,7 +67,7 @@ TEST(WorkerIds, AfterARestartOfTheCoordinatorTheAttemptsWorkerKeepsItsId) {
   EXPECT_EQ(cluster.Status(job).attempt(), 1);
 }
 
-TEST(WorkerIds, AJobWhoseWorkerIsRefusedGoesOnByItsPolicy) {
+TEST(WorkerIds, AJobWhoseWorkerIsRefusedFollowsItsPolicy) {
   Cluster cluster;
   JobSpec spec = cluster.Spec(4);
   spec.set_on_loss(JobSpec::SHRINK);
@@ -86,7 +86,9 @@ TEST(WorkerIds, AJobWhoseWorkerIsRefusedGoesOnByItsPolicy) {
 
 // Two jobs run on one worker, and more wait.
 TEST(JobsOfOthers, AreNotNamed) {
-  Cluster cluster;
+  CoordinatorOptions options;
+  options.share_workers = true;
+  Cluster cluster(options);
   cluster.Register(1, "a");
   std::vector<std::string> jobs;
   for (const char* key : {"@alice/1", "@bob/1"}) {

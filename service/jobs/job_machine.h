@@ -97,13 +97,16 @@ class JobMachine {
   void WakeAt(int64_t ns) { wake_ns_ = std::min(wake_ns_, ns); }
   const std::vector<WorkerDevices>& AllOffers();
   FreeDevices& Free();
+  // Which workers the job may have; null if it may have all.
+  FreeDevices::MayHave WorkersFor(const Job& job) const;
   // Takes free devices, on workers that reach each other if possible.
   std::vector<Peer> TakeFree(const FreeDevices::MayHave& may_have, const TakePeers& take);
   struct Devices {
     int64_t all = 0, free = 0;
+    int64_t unshared = 0;  // The free devices on workers that run jobs of other owners, which it may not have.
   };
   // How many devices a job may take from these parts, out of all devices and out of the free ones.
-  Devices DevicesFor(const Parts& parts);
+  Devices DevicesFor(const Job& job, const Parts& parts);
   // The parts of devices for which the job has executables.
   static Parts PartsOf(const Job& job, const Target& first);
   const TargetSelection& SelectionFor(const Job& job);
@@ -118,7 +121,7 @@ class JobMachine {
   std::vector<Target> TargetsFor(Job* job);
   std::vector<Target> TargetsForSession(Job* job);
   bool IsRefusedForLong(const Job& job);
-  void WaitForDevices(Job* job, int64_t free, int64_t all);
+  void WaitForDevices(Job* job, const Devices& devices);
   Outcome WaitForTargets(Job* job, const Parts& parts);
   bool TryShrink(Job* job, int64_t devices);
   absl::Status ResizeDevices(Job* job, const ResizeJobRequest& request);

@@ -111,9 +111,14 @@ FreeDevices& JobMachine::Free() {
   return *pass_.free;
 }
 
-JobMachine::Devices JobMachine::DevicesFor(const Parts& parts) {
+JobMachine::Devices JobMachine::DevicesFor(const Job& job, const Parts& parts) {
   if (!pass_.all_devices.has_value()) pass_.all_devices.emplace(AllOffers());
-  return {pass_.all_devices->Count(parts), Free().Count(parts)};
+  Devices devices = {pass_.all_devices->Count(parts), Free().Count(parts)};
+  if (context_.options.share_workers || !context_.RunsOthers(job.owner)) return devices;
+  devices.unshared = devices.free - Free().Count(parts, [&](const std::string& worker) {
+    return !context_.RunsOthersOn(WorkerId(worker), job.owner);
+  });
+  return devices;
 }
 
 JobMachine::Parts JobMachine::PartsOf(const Job& job, const Target& first) {
@@ -208,11 +213,16 @@ std::vector<Target> JobMachine::TargetsFor(Job* job) {
   return {};
 }
 
-void JobMachine::WaitForDevices(Job* job, int64_t free, int64_t all) {
-  const int64_t wanted = WantedDevices(*job, all);
-  SetReason(job, absl::StrCat("waits for ", DeviceCountText(wanted), ", ",
-                              wanted > all ? absl::StrCat("the workers have ", all)
-                                           : absl::StrCat(free, free == 1 ? " is" : " are", " free of ", all)));
+void JobMachine::WaitForDevices(Job* job, const Devices& devices) {
+  const int64_t wanted = WantedDevices(*job, devices.all), free = devices.free;
+  std::string found = absl::StrCat("the workers have ", devices.all);
+  if (wanted <= devices.all) {
+    found = absl::StrCat(free, free == 1 ? " is" : " are", " free of ", devices.all);
+    if (devices.unshared > 0) {
+      absl::StrAppend(&found, ", ", devices.unshared, " of them on workers that run jobs of another user");
+    }
+  }
+  SetReason(job, absl::StrCat("waits for ", DeviceCountText(wanted), ", ", found));
 }
 
 // Resizes a job with --on-loss shrink if it lost a worker at least suspect_ms ago and can run on a smaller mesh or, in
@@ -248,6 +258,16 @@ bool JobMachine::TryShrink(Job* job, int64_t devices) {
   return true;
 }
 
+FreeDevices::MayHave JobMachine::WorkersFor(const Job& job) const {
+  const bool only_former = WaitsForItsWorkers(job);
+  const bool only_unshared = !context_.options.share_workers && context_.RunsOthers(job.owner);
+  if (!only_former && !only_unshared) return nullptr;
+  return [this, &job, only_former, only_unshared](const std::string& worker) {
+    if (only_former && !HasPeer(job, worker)) return false;
+    return !only_unshared || !context_.RunsOthersOn(WorkerId(worker), job.owner);
+  };
+}
+
 std::vector<Peer> JobMachine::TakeFree(const FreeDevices::MayHave& may_have, const TakePeers& take) {
   if (context_.cut_links.empty()) return take(&Free(), may_have);
   return TakeConnected(may_have, context_.cut_links.Pairs(), take, &Free());
@@ -264,13 +284,10 @@ JobMachine::Outcome JobMachine::Place(Job* job) {
     return Outcome::kWaitsForEvent;
   }
   const Parts parts = PartsOf(*job, plan->second.target);
-  const Devices devices = DevicesFor(parts);
+  const Devices devices = DevicesFor(*job, parts);
   const int64_t wanted = WantedDevices(*job, devices.all);
-  const bool needs_its_workers = WaitsForItsWorkers(*job);
-  FreeDevices::MayHave may_have = nullptr;
-  if (needs_its_workers) may_have = [job](const std::string& worker) { return HasPeer(*job, worker); };
   const std::vector<int64_t> blocks = InnerBlocks(job->mesh, wanted);
-  std::vector<Peer> peers = TakeFree(may_have, [&](FreeDevices* free, const FreeDevices::MayHave& from) {
+  std::vector<Peer> peers = TakeFree(WorkersFor(*job), [&](FreeDevices* free, const FreeDevices::MayHave& from) {
     if (parts.size() > 1) return free->TakeMix(from, wanted, parts, blocks);
     return from == nullptr ? free->Take(wanted, parts[0].target, blocks)
                            : free->TakeFrom(from, wanted, parts[0].target, blocks);
@@ -280,11 +297,11 @@ JobMachine::Outcome JobMachine::Place(Job* job) {
     attempts_.Launch(job, peers, plan->second.plans);
     return Outcome::kDone;
   }
-  if (needs_its_workers) {
+  if (WaitsForItsWorkers(*job)) {
     SetReason(job, absl::StrCat("waits for worker ", job->lost_worker, " (--on-loss wait)"));
     return Outcome::kWaitsForDevices;
   }
-  WaitForDevices(job, devices.free, devices.all);
+  WaitForDevices(job, devices);
   if (wanted > devices.all) return TryShrink(job, devices.all) ? TryJob(job) : WaitForTargets(job, parts);
   refused_since_ns_.erase(job->id);
   return Outcome::kBlocks;
@@ -335,15 +352,16 @@ JobMachine::Outcome JobMachine::PlaceSession(Job* job) {
   const std::vector<int64_t> blocks = InnerBlocks(job->mesh, wanted);
   for (const Target& offered : Free().Targets()) {
     if (!job->spec.device_name().empty() && DeviceName(offered) != job->spec.device_name()) continue;
-    const std::vector<Peer> peers = TakeFree(nullptr, [&](FreeDevices* free, const FreeDevices::MayHave& from) {
+    const FreeDevices::MayHave may_have = WorkersFor(*job);
+    const std::vector<Peer> peers = TakeFree(may_have, [&](FreeDevices* free, const FreeDevices::MayHave& from) {
       return from == nullptr ? free->Take(wanted, offered, blocks) : free->TakeFrom(from, wanted, offered, blocks);
     });
     if (peers.empty()) continue;
     attempts_.Launch(job, peers, {});
     return Outcome::kDone;
   }
-  const Devices devices = DevicesFor({{targets[0], ""}});
-  WaitForDevices(job, devices.free, devices.all);
+  const Devices devices = DevicesFor(*job, {{targets[0], ""}});
+  WaitForDevices(job, devices);
   return wanted <= devices.all ? Outcome::kBlocks : Outcome::kWaitsForWorkers;
 }
 

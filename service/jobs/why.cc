@@ -74,6 +74,9 @@ void ExplainPending(const Context& context, const Job& job, WhyJobResponse* why)
                     "names");
   } else if (has_devices) {
     why->add_advice("wait for the jobs before it, or cancel one of them (xlad ps, xlad cancel)");
+    if (!context.options.share_workers && context.RunsOthers(job.owner)) {
+      why->add_advice("let jobs of different users run on one worker: --share-workers of the coordinator");
+    }
   }
   for (const WorkerId& drained : context.jobs.drained()) {
     why->add_advice(absl::StrCat("worker ", drained.str(), " is drained: xlad undrain ", drained.str()));

@@ -119,9 +119,9 @@ std::pair<std::vector<int64_t>, int64_t> FreeDevices::Share(const MayHave& may_h
   return {std::move(shares), devices};
 }
 
-int64_t FreeDevices::Count(const std::vector<Part>& parts) const {
+int64_t FreeDevices::Count(const std::vector<Part>& parts, const MayHave& may_have) const {
   constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
-  return kAll - Share(nullptr, kAll, parts).second;
+  return kAll - Share(may_have, kAll, parts).second;
 }
 
 std::vector<Peer> FreeDevices::TakeMix(const MayHave& may_have, int64_t devices, const std::vector<Part>& parts,

@@ -43,8 +43,8 @@ class FreeDevices {
     // The limit on the total number of devices from all parts with the same device name.
     int64_t most = std::numeric_limits<int64_t>::max();
   };
-  // The number of free devices that a job may take from all parts.
-  int64_t Count(const std::vector<Part>& parts) const;
+  // The number of free devices that a job may take from all parts. If `may_have` is null, it may have all workers.
+  int64_t Count(const std::vector<Part>& parts, const MayHave& may_have = nullptr) const;
   // Takes devices from the parts, in their order, as many as possible from each. Devices of the first part get the
   // lowest mesh positions. The result has one peer per worker. It is empty if there are too few devices. If `may_have`
   // is null, the job may have all workers. Blocks that are partly in one part and partly in another one are cut.

@@ -104,7 +104,9 @@ Attempt& Context::AddAttempt(const Job& job) {
   for (const Peer& peer : job.placed.peers()) {
     if (Worker* worker = FindWorker(WorkerId(peer.worker_id())); worker != nullptr) Occupy(job, peer, worker);
   }
-  Attempt& attempt = attempts[job.id];
+  const auto [added, is_new] = attempts.try_emplace(job.id);
+  if (is_new) ++owners[job.owner];
+  Attempt& attempt = added->second;
   if (attempt.placed_ns == 0) attempt.placed_ns = attempt.last_checkpoint_ns = now_ns;
   return attempt;
 }
@@ -127,6 +129,7 @@ void Context::Occupy(const Job& job, const Peer& peer, Worker* worker) {
 
 void Context::RemoveAttempt(const Job& job) {
   if (attempts.erase(job.id) == 0) return;
+  if (--owners[job.owner] == 0) owners.erase(job.owner);
   for (const Peer& peer : job.placed.peers()) {
     Worker* worker = FindWorker(WorkerId(peer.worker_id()));
     if (worker == nullptr || worker->jobs.erase(job.id) == 0) continue;
@@ -145,6 +148,13 @@ bool Context::AllSpeak(int32_t protocol, const std::vector<Peer>& peers) const {
 bool Context::TakesWork(const Worker& worker) const {
   return worker.state == WorkerState::kAlive && worker.connection != ConnectionId() && !worker.leaving &&
          !jobs.drained().contains(worker.id);
+}
+
+bool Context::RunsOthersOn(const WorkerId& worker, const std::string& owner) const {
+  const auto found = workers.find(worker);
+  if (found == workers.end()) return false;
+  return std::any_of(found->second.jobs.begin(), found->second.jobs.end(),
+                     [&](const JobId& job) { return jobs.Find(job)->owner != owner; });
 }
 
 std::vector<WorkerDevices> Context::Offers(bool only_free) const {

@@ -43,6 +43,7 @@ struct Context {
   std::map<WorkerId, Worker> workers;
   std::map<ConnectionId, WorkerId> connections;  // The connections on which workers have registered.
   std::map<JobId, Attempt> attempts;  // Entries exist while an attempt runs.
+  std::map<std::string, int64_t> owners;  // The number of running attempts by the owner of their jobs.
   // Jobs with a running attempt, by their workers that have not registered since the start of the coordinator.
   std::map<WorkerId, std::vector<JobId>> recovered;
   std::map<std::string, PlannedProgram> plans;  // By digest of the executable.
@@ -93,6 +94,9 @@ struct Context {
   bool AllSpeak(int32_t protocol, const std::vector<Peer>& peers) const;
   // Whether the worker gets new attempts.
   bool TakesWork(const Worker& worker) const;
+  // Whether a job of another owner has a running attempt: anywhere, or on this worker.
+  bool RunsOthers(const std::string& owner) const { return owners.size() > owners.count(owner); }
+  bool RunsOthersOn(const WorkerId& worker, const std::string& owner) const;
   // The devices of all workers that take work or, if `only_free`, only those that are free.
   std::vector<WorkerDevices> Offers(bool only_free) const;
   // A hash of the workers that take work: their ids, processes and numbers of devices.

@@ -35,6 +35,8 @@ struct CoordinatorOptions {
   int64_t max_retry_pause_ms = 60'000;
   // How long the place of a job's checkpoints may refuse the state with which an attempt ends. Then the job fails.
   int64_t refused_state_ms = 60'000;
+  // Whether attempts of jobs with different owners (Job::owner) may be on one worker at the same time.
+  bool share_workers = false;
   int64_t checkpoint_ms = 300'000;      // The time between checkpoints of jobs whose spec has no policy.
   // If the coordinator itself was not running for longer than this, all deadlines move by the length of the pause.
   int64_t own_lag_ms = 500;

@@ -1,0 +1,160 @@
+// Jobs of different owners do not share a worker, unless the coordinator allows it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "base/log.h"
+#include "service/testing/cluster.h"
+
+namespace xlad::service {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class JobsOfOwners : public ::testing::Test {
+ protected:
+  JobsOfOwners() { SetLogLevel(LogLevel::kError); }
+  ~JobsOfOwners() override { SetLogLevel(LogLevel::kInfo); }
+};
+
+CoordinatorOptions Sharing(bool share) {
+  CoordinatorOptions options;
+  options.share_workers = share;
+  return options;
+}
+
+// Completes all builds. The build of a job that waits behind another one begins later.
+void BuildAll(Cluster* cluster) {
+  while (!cluster->builds.empty()) {
+    const StartBuild build = cluster->builds.front();
+    cluster->builds.erase(cluster->builds.begin());
+    const BuiltProgram built{"digest", 12, {}, false, {build.targets[0], {}}, {}, {}, false, "compiler"};
+    cluster->Do([&](CoordinatorCore& c) { c.OnBuilt(build.job, build.mesh, built); });
+  }
+}
+
+std::string SubmitFor(const std::string& owner, int number, int64_t devices, Cluster* cluster) {
+  const std::string prefix = owner.empty() ? "" : absl::StrCat("@", owner, "/");
+  const std::string job = cluster->Submit(devices, absl::StrCat(prefix, number));
+  BuildAll(cluster);
+  return job;
+}
+
+std::string PlacedOn(const std::string& job, Cluster* cluster) {
+  std::string text;
+  if (!cluster->JobOf(job).attempt_running) return text;
+  for (const Peer& peer : cluster->JobOf(job).placed.peers()) {
+    absl::StrAppend(&text, peer.worker_id(), ":", peer.devices_size(), " ");
+  }
+  return text;
+}
+
+void CancelOne(const std::string& job, Cluster* cluster) {
+  cluster->Do([&](CoordinatorCore& c) { EXPECT_TRUE(c.Cancel(JobId(job)).ok()); });
+}
+
+TEST_F(JobsOfOwners, WaitUntilAWorkerIsFreeOfOthers) {
+  Cluster cluster;
+  cluster.Register(1, "a");
+  cluster.Register(2, "b");
+  const std::string alice = SubmitFor("alice", 1, 1, &cluster);
+  const std::string bob = SubmitFor("bob", 1, 2, &cluster);
+  EXPECT_EQ(PlacedOn(alice, &cluster), "a:1 ");
+  EXPECT_EQ(PlacedOn(bob, &cluster), "b:2 ");
+  const std::string waiting = SubmitFor("bob", 2, 1, &cluster);
+  EXPECT_EQ(PlacedOn(waiting, &cluster), "");
+  EXPECT_EQ(cluster.Status(waiting).reason(),
+            "waits for 1 device, 1 is free of 4, 1 of them on workers that run jobs of another user");
+  const WhyJobResponse why = cluster.coordinator().Why(JobId(waiting)).value();
+  EXPECT_THAT(why.text(), AllOf(HasSubstr("1 of them on workers that run jobs of another user"),
+                                HasSubstr("--share-workers"), Not(HasSubstr("alice"))));
+  CancelOne(alice, &cluster);
+  EXPECT_EQ(PlacedOn(waiting, &cluster), "a:1 ");
+  EXPECT_THAT(cluster.coordinator().Why(JobId(waiting))->text(), Not(HasSubstr("--share-workers")));
+}
+
+TEST_F(JobsOfOwners, ShareAWorkerIfTheOperatorAllowsIt) {
+  Cluster cluster(Sharing(true));
+  cluster.Register(1, "a");
+  const std::string alice = SubmitFor("alice", 1, 1, &cluster);
+  const std::string bob = SubmitFor("bob", 1, 1, &cluster);
+  EXPECT_EQ(PlacedOn(alice, &cluster), "a:1 ");
+  EXPECT_EQ(PlacedOn(bob, &cluster), "a:1 ");
+}
+
+TEST_F(JobsOfOwners, AreApartFromSessionsAndAfterARestart) {
+  Cluster cluster;
+  cluster.Register(1, "a");
+  const std::string alice = SubmitFor("alice", 1, 1, &cluster);
+  cluster.Start(alice, {1});
+  const RunningTask task = cluster.Task(alice, 0);
+  cluster.Restart();
+  cluster.Register(1, "a", 1, {task});
+  ASSERT_EQ(PlacedOn(alice, &cluster), "a:1 ");
+  OpenSessionRequest open;
+  open.set_client_key("@bob/s");
+  open.add_mesh()->set_size(1);
+  std::string session;
+  cluster.Do([&](CoordinatorCore& c) { session = c.OpenSession(open)->job_id(); });
+  EXPECT_EQ(PlacedOn(session, &cluster), "");
+  EXPECT_THAT(cluster.Status(session).reason(), HasSubstr("on workers that run jobs of another user"));
+  CancelOne(alice, &cluster);
+  EXPECT_EQ(PlacedOn(session, &cluster), "a:1 ");
+}
+
+// Submits and cancels random jobs of `owners` on four workers. Returns the placements after each step.
+std::string RandomPlacements(uint64_t seed, bool share, const std::vector<std::string>& owners, int* waits) {
+  std::mt19937_64 random(seed);
+  Cluster cluster(Sharing(share));
+  for (int w = 1; w <= 4; ++w) cluster.Register(w, absl::StrCat("w", w));
+  std::vector<std::string> open;
+  std::string text;
+  for (int step = 0; step < 60; ++step) {
+    if (open.empty() || random() % 5 < 3) {
+      const std::string& owner = owners[random() % owners.size()];
+      open.push_back(SubmitFor(owner, step, 1 + static_cast<int64_t>(random() % 3), &cluster));
+    } else {
+      const size_t at = random() % open.size();
+      CancelOne(open[at], &cluster);
+      open.erase(open.begin() + static_cast<std::ptrdiff_t>(at));
+      BuildAll(&cluster);
+    }
+    std::map<std::string, std::set<std::string>> users;  // By worker.
+    for (const std::string& job : open) {
+      absl::StrAppend(&text, PlacedOn(job, &cluster), ";");
+      const Job& placed = cluster.JobOf(job);
+      if (!placed.attempt_running) *waits += absl::StrContains(placed.reason, "another user") ? 1 : 0;
+      if (!placed.attempt_running) continue;
+      for (const Peer& peer : placed.placed.peers()) users[peer.worker_id()].insert(placed.owner);
+    }
+    for (const auto& [worker, of] : users) {
+      if (!share) EXPECT_EQ(of.size(), 1u) << worker << " in step " << step << " of seed " << seed;
+    }
+  }
+  for (const std::string& job : open) CancelOne(job, &cluster);
+  EXPECT_TRUE(cluster.coordinator().context().owners.empty());
+  return text;
+}
+
+// No worker ever has jobs of two owners. With one owner, the placements are the same as with --share-workers.
+TEST_F(JobsOfOwners, NeverShareAWorkerAndOneOwnerDoesNotWait) {
+  int waits = 0, other_waits = 0;
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    RandomPlacements(seed, false, {"alice", "bob", ""}, &waits);
+    for (const char* only : {"", "alice"}) {
+      const std::string separate = RandomPlacements(seed, false, {only}, &other_waits);
+      EXPECT_EQ(separate, RandomPlacements(seed, true, {only}, &other_waits));
+    }
+  }
+  EXPECT_GT(waits, 100);
+  EXPECT_EQ(other_waits, 0);
+}
+
+}  // namespace
+}  // namespace xlad::service
