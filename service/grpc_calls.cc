@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "base/grpc_peer.h"
 #include "proto/health.pb.h"
 
 namespace xlad::service {
@@ -176,13 +176,6 @@ std::string NameOf(absl::string_view path) {
     if (absl::ConsumePrefix(&path, service)) return absl::StrContains(path, '/') ? "" : std::string(path);
   }
   return absl::StartsWith(path, "/grpc.") ? std::string(path.substr(1)) : "";
-}
-
-// Returns "127.0.0.1:4711" for "ipv4:127.0.0.1:4711", and "[::1]:4711" for "ipv6:%5B::1%5D:4711".
-std::string PeerAddress(const std::string& peer) {
-  absl::string_view text = peer;
-  if (!absl::ConsumePrefix(&text, "ipv4:")) absl::ConsumePrefix(&text, "ipv6:");
-  return absl::StrReplaceAll(text, {{"%5B", "["}, {"%5D", "]"}, {"%5b", "["}, {"%5d", "]"}});
 }
 
 }  // namespace

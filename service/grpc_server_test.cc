@@ -10,6 +10,7 @@
 #include "base/grpc_channel.h"
 #include "base/hash.h"
 #include "base/network.h"
+#include "base/testing/http2.h"
 #include "base/testing/open_files.h"
 #include "base/testing/test_folder.h"
 #include "proto/worker.grpc.pb.h"
@@ -17,7 +18,6 @@
 #include "service/coordinator_daemon.h"
 #include "service/grpc_calls.h"
 #include "service/grpc_methods.h"
-#include "service/testing/http2.h"
 
 namespace xlad::service {
 namespace {

@@ -1,6 +1,7 @@
 #include "worker/grpc_session_server.h"
 
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/security/auth_metadata_processor.h>
 
 #include <algorithm>
 #include <atomic>
@@ -12,8 +13,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/accept_gate.h"
 #include "base/clock.h"
 #include "base/grpc_channel.h"
+#include "base/grpc_peer.h"
 #include "base/network.h"
 #include "base/secret.h"
 #include "proto/worker.grpc.pb.h"
@@ -36,6 +39,9 @@ constexpr int64_t kMaxArrayBytes = int64_t{64} << 30;
 constexpr int kMaxEntries = 1 << 20;  // The maximum number of entries in a repeated field.
 constexpr int kMaxDimensions = 64;
 constexpr int kMaxThreads = 256;  // Each waiting call occupies a thread.
+// The memory for all messages that are being received or sent. If it is used up, gRPC resets streams.
+constexpr size_t kMaxGrpcBytes = size_t{512} << 20;
+constexpr char kNoKey[] = "found no key or a wrong key, expected the key of this session that LocateSession returns";
 
 grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
@@ -101,6 +107,8 @@ absl::Status CheckEntries(absl::string_view field, int entries) {
 // Checks the tokens of calls and the seals of programs.
 class Gate {
  public:
+  using Metadata = std::multimap<grpc::string_ref, grpc::string_ref>;
+
   explicit Gate(const SessionAccess& access) : access_(access) {
     for (const std::string& worker : access_.followers) {
       keys_[worker] = access_.secret.empty() ? access_.client_key : security::FollowerKey(access_.secret, worker);
@@ -116,14 +124,18 @@ class Gate {
     return absl::PermissionDeniedError(absl::StrCat("found call ", call, ", expected a call of the session protocol"));
   }
   absl::Status CheckClient(const grpc::ServerContext& context) const {
-    if (HasToken(context, access_.client_key)) return absl::OkStatus();
-    return absl::UnauthenticatedError(
-        "found no key or a wrong key, expected the key of this session that LocateSession returns");
+    if (HasToken(context.client_metadata(), access_.client_key)) return absl::OkStatus();
+    return absl::UnauthenticatedError(kNoKey);
+  }
+  // Whether a call has the key of the client or of any other worker.
+  bool HasAnyKey(const Metadata& metadata) const {
+    return HasToken(metadata, access_.client_key) ||
+           std::any_of(keys_.begin(), keys_.end(), [&](const auto& key) { return HasToken(metadata, key.second); });
   }
   // Accepts any other worker of the session, or only the one with this id.
   absl::Status CheckFollower(const grpc::ServerContext& context, std::optional<std::string> worker) const {
     for (const auto& [id, key] : keys_) {
-      if ((!worker.has_value() || *worker == id) && HasToken(context, key)) return absl::OkStatus();
+      if ((!worker.has_value() || *worker == id) && HasToken(context.client_metadata(), key)) return absl::OkStatus();
     }
     return absl::UnauthenticatedError("found no key or a wrong key, expected that of another worker of this session");
   }
@@ -140,8 +152,8 @@ class Gate {
   }
 
  private:
-  static bool HasToken(const grpc::ServerContext& context, const std::string& key) {
-    const auto range = context.client_metadata().equal_range("authorization");
+  static bool HasToken(const Metadata& metadata, const std::string& key) {
+    const auto range = metadata.equal_range("authorization");
     return std::any_of(range.first, range.second, [&](const auto& entry) {
       return SameSecret({entry.second.data(), entry.second.size()}, "Bearer " + key);
     });
@@ -151,10 +163,26 @@ class Gate {
   std::map<std::string, std::string> keys_;  // Keyed by worker id.
 };
 
+// Refuses a call without a key of the session before its messages are read.
+class KeyCheck final : public grpc::AuthMetadataProcessor {
+ public:
+  explicit KeyCheck(const SessionAccess& access) : gate_(access) {}
+  bool IsBlocking() const override { return false; }
+  grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext*, OutputMetadata*, OutputMetadata*) override {
+    if (gate_.HasAnyKey(metadata)) return grpc::Status::OK;
+    return grpc::Status(grpc::StatusCode::UNAUTHENTICATED, kNoKey);
+  }
+
+ private:
+  const Gate gate_;
+};
+
 class Service final : public SessionWorker::Service {
  public:
-  Service(const SessionAccess& access, SessionHost* host, SessionServer::ReadExecutable read)
-      : gate_(access), host_(host), read_(std::move(read)) {}
+  // Calls `on_authenticated` with the peer of every call that is permitted: "127.0.0.1:4711".
+  Service(const SessionAccess& access, SessionHost* host, SessionServer::ReadExecutable read,
+          std::function<void(const std::string& peer)> on_authenticated)
+      : gate_(access), host_(host), read_(std::move(read)), on_authenticated_(std::move(on_authenticated)) {}
 
   grpc::Status AddProgram(grpc::ServerContext* context, const AddProgramRequest* request,
                           AddProgramResponse* response) override {
@@ -251,8 +279,10 @@ class Service final : public SessionWorker::Service {
  private:
   template <typename Work>
   grpc::Status For(grpc::ServerContext* context, absl::string_view call, const Work& work) {
-    const absl::Status status = gate_.Check(*context, call);
-    return ToGrpc(status.ok() ? work() : status);
+    const absl::Status permitted = gate_.Check(*context, call);
+    if (!permitted.ok()) return ToGrpc(permitted);
+    on_authenticated_(PeerAddress(context->peer()));
+    return ToGrpc(work());
   }
 
   // Reads the answers of a worker on a separate thread, while this thread sends commands.
@@ -287,33 +317,52 @@ class Service final : public SessionWorker::Service {
   const Gate gate_;
   SessionHost* const host_;
   const SessionServer::ReadExecutable read_;
+  const std::function<void(const std::string&)> on_authenticated_;
 };
 
+// An AcceptGate accepts the connections, because gRPC 1.51 stops accepting when it has no file descriptor left, and
+// does not limit how long a connection may stay without an authenticated call.
 class GrpcSessionServer final : public SessionServer {
  public:
   GrpcSessionServer(const SessionAccess& access, SessionHost* host, ReadExecutable read)
-      : service_(access, host, std::move(read)) {}
+      : key_check_(std::make_shared<KeyCheck>(access)),
+        service_(access, host, std::move(read), [this](const std::string& peer) { gate_->MarkKnown(peer); }) {}
   ~GrpcSessionServer() override {
     if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
+    gate_.reset();
   }
 
   absl::Status Listen(const std::string& listen_host) {
     grpc::ServerBuilder builder;
-    int port = 0;
     XLAD_ASSIGN_OR_RETURN(const auto credentials, CredentialsFor(listen_host));
-    builder.AddListeningPort(JoinHostPort(listen_host, 0), credentials, &port);
+    credentials->SetAuthMetadataProcessor(key_check_);
+    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
     builder.RegisterService(&service_);
     builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
-    builder.SetResourceQuota(grpc::ResourceQuota("session").SetMaxThreads(kMaxThreads));
-    // Clients send pings to detect dead connections.
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+    builder.SetResourceQuota(grpc::ResourceQuota("session").SetMaxThreads(kMaxThreads).Resize(kMaxGrpcBytes));
+    const std::pair<const char*, int> arguments[] = {
+        // Clients send pings to detect dead connections, and so does this server.
+        {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000},
+        {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
+        {GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0},
+        {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
+        {GRPC_ARG_KEEPALIVE_TIME_MS, 30'000},
+        {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000},
+        {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5000},
+    };
+    for (const auto& [name, value] : arguments) builder.AddChannelArgument(name, value);
     server_ = builder.BuildAndStart();
-    if (server_ == nullptr || port == 0) {
-      return absl::UnavailableError(absl::StrCat("cannot listen on ", listen_host, " for the session"));
+    if (server_ == nullptr) return absl::InternalError("the gRPC server of the session did not start");
+    auto gate = AcceptGate::Listen(JoinHostPort(listen_host, 0), AcceptGateOptions(), [this](int fd) { Take(fd); });
+    if (!gate.ok()) {
+      return absl::UnavailableError(
+          absl::StrCat("cannot listen on ", listen_host, " for the session: ", gate.status().message()));
     }
-    address_ = JoinHostPort(listen_host, port);
+    gate_ = *std::move(gate);
+    XLAD_ASSIGN_OR_RETURN(const HostPort bound, ParseHostPort(gate_->Address()));
+    address_ = JoinHostPort(listen_host, bound.port);
+    gate_->Begin();
     return absl::OkStatus();
   }
 
@@ -322,7 +371,8 @@ class GrpcSessionServer final : public SessionServer {
 
  private:
   absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> CredentialsFor(const std::string& listen_host) {
-    if (IsLoopback(listen_host)) return grpc::InsecureServerCredentials();
+    // These are plaintext, too, but accept only local connections, and can check keys before messages are read.
+    if (IsLoopback(listen_host)) return grpc::experimental::LocalServerCredentials(LOCAL_TCP);
     const int64_t now_unix_s = RealClock().WallNs() / kNsPerSecond;
     XLAD_ASSIGN_OR_RETURN(const security::KeyPair authority, security::MakeAuthority(now_unix_s));
     XLAD_ASSIGN_OR_RETURN(const security::KeyPair own,
@@ -333,7 +383,16 @@ class GrpcSessionServer final : public SessionServer {
     return grpc::SslServerCredentials(options);
   }
 
+  void Take(int fd) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = fd;
+    acceptor_->HandleNewConnection(&connection);
+  }
+
+  const std::shared_ptr<KeyCheck> key_check_;
   Service service_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::unique_ptr<AcceptGate> gate_;
   std::unique_ptr<grpc::Server> server_;
   std::string address_, authority_;
 };

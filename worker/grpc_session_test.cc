@@ -3,6 +3,11 @@
 #include <google/protobuf/descriptor.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <condition_variable>
 #include <mutex>
@@ -12,7 +17,9 @@
 #include "base/clock.h"
 #include "base/file_system.h"
 #include "base/grpc_channel.h"
+#include "base/network.h"
 #include "base/testing/grpc_first_answer.h"
+#include "base/testing/http2.h"
 #include "proto/worker.grpc.pb.h"
 #include "security/certificates.h"
 #include "security/session_keys.h"
@@ -159,6 +166,55 @@ TEST_F(SessionServerTest, RefusesCallsWithoutTheKeyAndWrongContents) {
   Chunk chunk;
   EXPECT_FALSE(reader->Read(&chunk));
   EXPECT_THAT(reader->Finish().error_message(), HasSubstr("expected as many of both"));
+}
+
+TEST_F(SessionServerTest, ACallWithoutAKeyIsRefusedBeforeItsBodyHasArrived) {
+  for (const char* method : {"AddProgram", "CallProgram", "PutArray", "PutArrayShard"}) {
+    const auto connection = *TcpNetwork().Dial(server_->address(), 600'000);
+    const std::string call = StalledCall(absl::StrCat("/xlad.v1.SessionWorker/", method));
+    ASSERT_TRUE(connection->Write({reinterpret_cast<const std::byte*>(call.data()), call.size()}).ok());
+    std::string answer;
+    std::byte piece[4096];
+    while (answer.find("found no key") == std::string::npos) {
+      const auto n = connection->Read(absl::MakeSpan(piece));
+      ASSERT_TRUE(n.ok()) << method << ": " << n.status();
+      answer.append(reinterpret_cast<const char*>(piece), *n);
+    }
+  }
+  int64_t number = 0;
+  EXPECT_TRUE(AddProgram("digest", "client's", &number).ok());
+}
+
+// The connections use up the limit on open files, so that the server can accept others only if it closes some.
+TEST_F(SessionServerTest, ManyIdleConnectionsDoNotStopAccepting) {
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(ParseHostPort(server_->address())->port));
+  std::vector<int> idle(300);
+  for (int& fd : idle) ASSERT_GE(fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), 0);
+  rlimit low = limit;
+  low.rlim_cur = static_cast<rlim_t>(idle.back()) + 50;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  for (const int fd : idle) {
+    ASSERT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  }
+  const auto is_exhausted = [] {
+    const int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) close(fd);
+    return fd < 0;
+  };
+  const auto is_closed = [&] {
+    char byte = 0;
+    return recv(idle[0], &byte, 1, MSG_DONTWAIT) == 0;
+  };
+  while (!is_exhausted() && !is_closed()) std::this_thread::yield();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  int64_t number = 0;
+  EXPECT_TRUE(AddProgram("digest", "client's", &number).ok());
+  for (const int fd : idle) close(fd);
 }
 
 // Off loopback, only clients with the server's authority can read its answers, and plaintext is rejected.

@@ -28,10 +28,10 @@
 #include "base/file_system.h"
 #include "base/grpc_channel.h"
 #include "base/network.h"
+#include "base/testing/http2.h"
 #include "proto/protocol.h"
 #include "proto/worker.grpc.pb.h"
 #include "proto/xlad_v1.h"
-#include "service/testing/http2.h"
 
 namespace xlad {
 namespace {
@@ -232,12 +232,12 @@ class Flood {
   void Run() {
     std::vector<std::unique_ptr<Connection>> kept;
     for (int i = 0; i < 1000; ++i) Keep(&kept, "");
-    for (int i = 0; i < 24; ++i) Keep(&kept, service::StalledCall(kPutBlob));
+    for (int i = 0; i < 24; ++i) Keep(&kept, StalledCall(kPutBlob));
     auto due = Clock::now();
     while (!ending_) {
       const auto connection = TcpNetwork().Dial(address_, 1000);
       if (connection.ok()) {
-        Send(connection->get(), service::StalledCall(kPutBlob));
+        Send(connection->get(), StalledCall(kPutBlob));
         ++opened_;
       }
       due += std::chrono::microseconds(1'000'000 / kFloodPerSecond);

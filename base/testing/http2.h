@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace xlad::service {
+namespace xlad {
 
 inline constexpr char kHttp2Preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -38,4 +38,4 @@ inline std::string StalledCall(const std::string& path) {
                       Http2Frame(/*DATA*/ 0, 0, 1, prefix + std::string(10000, 'x')));
 }
 
-}  // namespace xlad::service
+}  // namespace xlad
