@@ -43,8 +43,10 @@ absl::StatusOr<std::string> BuildJob(const client::Job& job, const Target& targe
   *request.mutable_target() = target;
   request.set_program(job.program);
   *request.mutable_spec() = job.spec;
-  request.set_state_header(std::string(tensor::HeaderOfSafetensors(job.state)));
-  request.set_data_header(std::string(tensor::HeaderOfSafetensors(job.data)));
+  XLAD_ASSIGN_OR_RETURN(const auto state, client::OpenState(RealFileSystem(), job));
+  XLAD_ASSIGN_OR_RETURN(const auto data, client::OpenData(RealFileSystem(), job));
+  request.set_state_header(state->Header());
+  if (data != nullptr) request.set_data_header(data->Header());
   absl::StatusOr<BuildResponse> response = service::Build(request);
   if (!response.ok()) return Annotate(response.status(), job.program_path);
   return std::move(*response->mutable_executable());
@@ -82,6 +84,11 @@ absl::StatusOr<int64_t> RunTask(const LaunchTask& launch, runtime::TaskEnvironme
 }
 
 absl::StatusOr<Profile> Train(const client::Job& job, const ProfileOptions& options) {
+  for (const std::string& uri : {job.spec.state_uri(), job.spec.data_uri()}) {
+    if (uri.empty()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--profile: found ", uri, ", expected state and data as files of the job directory, which this process reads"));
+  }
   XLAD_ASSIGN_OR_RETURN(const DeviceOffer offer, runtime::MakeOffer(options.device, runtime::AllDeviceKinds()));
   XLAD_ASSIGN_OR_RETURN(const std::string bytes, BuildJob(job, offer.target()));
   Executable executable;
@@ -96,8 +103,12 @@ absl::StatusOr<Profile> Train(const client::Job& job, const ProfileOptions& opti
   XLAD_ASSIGN_OR_RETURN(profile.rates, MeasureMachine(RealClock(), profile.threads * profile.devices));
 
   runtime::MemoryStore store(bytes);
-  XLAD_RETURN_IF_ERROR(store.Add(job.spec.state_blob(), job.state));
-  XLAD_RETURN_IF_ERROR(store.Add(job.spec.data_blob(), job.data));
+  for (const auto& [digest, path] : {std::pair(job.spec.state_blob(), job.state_path),
+                                     std::pair(job.spec.data_blob(), job.data_path)}) {
+    if (digest.empty()) continue;
+    XLAD_ASSIGN_OR_RETURN(const std::string tensors, RealFileSystem().Read(path));
+    XLAD_RETURN_IF_ERROR(store.Add(digest, tensors));
+  }
   XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Device> device,
                         runtime::MakeDevice(options.device, runtime::AllDeviceKinds()));
   runtime::TaskEnvironment environment;

@@ -11,17 +11,19 @@
 namespace xlad::cli {
 namespace {
 
-absl::StatusOr<tensor::SafetensorsIndex> IndexOf(const std::string& bytes, const std::string& name) {
-  if (bytes.empty()) return tensor::SafetensorsIndex();
-  auto index = tensor::ParseSafetensorsIndex(bytes, std::ssize(bytes));
-  if (!index.ok()) return Annotate(index.status(), name);
-  return index;
+absl::StatusOr<tensor::SafetensorsIndex> IndexOf(const absl::StatusOr<std::shared_ptr<storage::TensorSource>>& source,
+                                                 const std::string& name) {
+  if (!source.ok()) return Annotate(source.status(), name);
+  if (*source == nullptr) return tensor::SafetensorsIndex();
+  return tensor::ParseSafetensorsIndex((*source)->Header(), int64_t{1} << 62);
 }
 
 // Checks the job in the same way as the coordinator does before a build.
 absl::Status CheckJob(const client::Job& job, const hlo::Module& module) {
-  XLAD_ASSIGN_OR_RETURN(const tensor::SafetensorsIndex state, IndexOf(job.state, "state.safetensors"));
-  XLAD_ASSIGN_OR_RETURN(const tensor::SafetensorsIndex data, IndexOf(job.data, "data.safetensors"));
+  XLAD_ASSIGN_OR_RETURN(const tensor::SafetensorsIndex state,
+                        IndexOf(client::OpenState(RealFileSystem(), job), "state.safetensors"));
+  XLAD_ASSIGN_OR_RETURN(const tensor::SafetensorsIndex data,
+                        IndexOf(client::OpenData(RealFileSystem(), job), "data.safetensors"));
   return service::CheckSpec(job.spec, module, state, data);
 }
 

@@ -18,6 +18,7 @@
 #include "cli/profile.h"
 #include "cli/recovery_flags.h"
 #include "cli/run_launched.h"
+#include "cli/tensor_flags.h"
 #include "cli/transports.h"
 #include "cli/tuned.h"
 #include "proto/mesh.h"
@@ -36,6 +37,7 @@ struct RunOptions {
   DeviceRequests devices;
   HostsFlags hosts;
   FollowOptions follow;
+  client::TensorUris tensors;
   RecoveryFlags recovery;
   CompileFlags compile;
   bool profile = false;
@@ -219,7 +221,8 @@ absl::Status PrepareFolders(const RunOptions& options, const std::string& cache)
 }
 
 int RunRun(RunOptions options) {
-  auto job = client::ReadJobDirectory(RealFileSystem(), options.directory, options.mesh, options.steps);
+  auto job = client::ReadJobDirectory(RealFileSystem(), options.directory, options.mesh, options.steps,
+                                      options.tensors);
   if (!job.ok()) return Fail(job.status());
   auto policy = ReadCompileFlags(options.compile);
   if (!policy.ok()) return Fail(policy.status());
@@ -290,6 +293,7 @@ void AddRun(CLI::App& parent, Action* action) {
                   "write the timeline of all devices to FILE (JSON for ui.perfetto.dev; docs/howto/trace.md)")
       ->check(OutputFile());
   app->add_flag("--chart", options->follow.chart, "draw the loss in the terminal at the end");
+  AddTensorFlags(app, &options->tensors);
   AddRecoveryFlags(app, &options->recovery);
   AddCompileFlags(app, &options->compile);
   AddTierFlag(app, &options->compile);

@@ -7,6 +7,7 @@
 #include "cli/flag_checks.h"
 #include "cli/follow.h"
 #include "cli/recovery_flags.h"
+#include "cli/tensor_flags.h"
 #include "client/coordinator_client.h"
 
 namespace xlad::cli {
@@ -16,6 +17,7 @@ struct SubmitOptions {
   std::string directory, mesh, curve, save_state, client_key;
   int64_t steps = -1, device_count = 0;
   DeviceRequests devices;
+  client::TensorUris tensors;
   RecoveryFlags recovery;
   CompileFlags compile;
   bool wait = false;
@@ -23,7 +25,8 @@ struct SubmitOptions {
 };
 
 int RunSubmit(const SubmitOptions& options) {
-  auto job = client::ReadJobDirectory(RealFileSystem(), options.directory, options.mesh, options.steps);
+  auto job = client::ReadJobDirectory(RealFileSystem(), options.directory, options.mesh, options.steps,
+                                      options.tensors);
   if (!job.ok()) return Fail(job.status());
   // The coordinator keeps the state even if this command does not wait for the end.
   job->spec.set_keep_final_state(true);
@@ -73,6 +76,7 @@ void AddSubmit(CLI::App& parent, Action* action) {
   app->add_option("--curve", options->curve, "write losses, metrics and times to FILE (waits)")->check(OutputFile());
   app->add_option("--save-state", options->save_state, "write the final state to FILE, safetensors (waits)")
       ->check(OutputFile());
+  AddTensorFlags(app, &options->tensors);
   AddRecoveryFlags(app, &options->recovery);
   AddCompileFlags(app, &options->compile);
   AddTierFlag(app, &options->compile);

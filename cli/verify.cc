@@ -24,13 +24,23 @@ using hlo::Literal;
 using tensor::Array;
 using tensor::ElementType;
 
+absl::StatusOr<tensor::NamedArrays> ReadAll(const absl::StatusOr<std::shared_ptr<storage::TensorSource>>& source) {
+  if (!source.ok()) return source.status();
+  tensor::NamedArrays arrays;
+  if (*source == nullptr) return arrays;
+  for (const auto& [name, stored] : (*source)->tensors()) {
+    std::vector<std::byte> bytes(stored.shape.bytes());
+    const storage::BoxRead read{name, stored.shape.type, tensor::FullBox(stored.shape), absl::MakeSpan(bytes)};
+    XLAD_RETURN_IF_ERROR((*source)->Read({read}));
+    arrays.emplace(name, Array(stored.shape, std::move(bytes)));
+  }
+  return arrays;
+}
+
 // Returns the inputs of step `t`: state, rows of data, the step number.
 absl::StatusOr<std::vector<Literal>> InputsOf(const client::Job& job, const hlo::Module& module, int64_t t) {
-  XLAD_ASSIGN_OR_RETURN(const tensor::NamedArrays state, tensor::ParseSafetensors(job.state));
-  tensor::NamedArrays data;
-  if (!job.data.empty()) {
-    XLAD_ASSIGN_OR_RETURN(data, tensor::ParseSafetensors(job.data));
-  }
+  XLAD_ASSIGN_OR_RETURN(const tensor::NamedArrays state, ReadAll(client::OpenState(RealFileSystem(), job)));
+  XLAD_ASSIGN_OR_RETURN(const tensor::NamedArrays data, ReadAll(client::OpenData(RealFileSystem(), job)));
   std::vector<Literal> inputs;
   for (const JobSpec::Parameter& parameter : job.spec.parameters()) {
     const tensor::Shape& shape = module.entry()->parameter(std::ssize(inputs))->shape().array();

@@ -18,7 +18,7 @@ constexpr int64_t kCallTimeoutMs = 30'000;
 constexpr int64_t kTransferTimeoutMs = 600'000;
 constexpr int64_t kRepeatMs = 30'000;  // No attempt of a repeated call begins later than this after the first.
 constexpr std::chrono::milliseconds kPause{200};
-constexpr size_t kChunkBytes = 1 << 20;
+constexpr int64_t kChunkBytes = 1 << 20;
 
 class GrpcCoordinatorClient final : public CoordinatorClient {
  public:
@@ -34,10 +34,10 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     // The first call is not repeated, so that a wrong address is an error at once.
     XLAD_ASSIGN_OR_RETURN(const HasBlobsResponse blobs, Call(&Coordinator::Stub::HasBlobs, has));
     for (const std::string& missing : blobs.missing()) {
-      const std::string& bytes = missing == job.spec.program_blob() ? job.program
-                                 : missing == job.spec.state_blob() ? job.state
-                                                                    : job.data;
-      XLAD_RETURN_IF_ERROR(Repeat([&] { return PutBlob(missing, bytes); }));
+      XLAD_RETURN_IF_ERROR(Repeat([&] {
+        if (missing == job.spec.program_blob()) return PutBlob(missing, std::ssize(job.program), PartsOf(job.program));
+        return PutFile(missing, missing == job.spec.state_blob() ? job.state_path : job.data_path);
+      }));
     }
     SubmitJobRequest request;
     request.set_client_key(client_key);
@@ -261,15 +261,36 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     return response;
   }
 
-  absl::Status PutBlob(const std::string& digest, const std::string& bytes) {
+  // Returns the bytes [offset, offset + size) of a blob.
+  using ReadPart = std::function<absl::StatusOr<std::string>(int64_t offset, int64_t size)>;
+
+  static ReadPart PartsOf(const std::string& bytes) {
+    return [&bytes](int64_t offset, int64_t size) { return bytes.substr(offset, size); };
+  }
+
+  absl::Status PutFile(const std::string& digest, const std::string& path) {
+    XLAD_ASSIGN_OR_RETURN(const int64_t size, RealFileSystem().Size(path));
+    return PutBlob(digest, size, [&](int64_t offset, int64_t part) {
+      return RealFileSystem().ReadRange(path, offset, part);
+    });
+  }
+
+  // The coordinator compares the bytes with the digest.
+  absl::Status PutBlob(const std::string& digest, int64_t size, const ReadPart& read) {
     grpc::ClientContext context;
     PrepareCall(&context, token_->Token(), kTransferTimeoutMs);
     PutBlobResponse response;
     const auto writer = stub_->PutBlob(&context, &response);
     PutBlobRequest request;
     request.set_digest(digest);
-    for (size_t offset = 0; offset == 0 || offset < bytes.size(); offset += kChunkBytes) {
-      request.set_chunk(bytes.substr(offset, kChunkBytes));
+    for (int64_t offset = 0; offset == 0 || offset < size; offset += kChunkBytes) {
+      absl::StatusOr<std::string> part = read(offset, std::min(kChunkBytes, size - offset));
+      if (!part.ok()) {
+        context.TryCancel();
+        (void)writer->Finish();
+        return part.status();
+      }
+      request.set_chunk(*std::move(part));
       if (!writer->Write(request)) break;
       request.clear_digest();
     }

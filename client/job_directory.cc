@@ -1,6 +1,7 @@
 #include "client/job_directory.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -11,12 +12,16 @@
 #include "absl/strings/str_split.h"
 #include "base/hash.h"
 #include "proto/mesh.h"
+#include "storage/store.h"
+#include "storage/uri.h"
 #include "tensor/wire.h"
 
 namespace xlad::client {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr int64_t kHashBytes = 4 << 20;
 
 absl::Status ManifestError(const std::string& path, const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": ", what));
@@ -167,6 +172,47 @@ bool HasData(const JobSpec& spec) {
                      [](const auto& parameter) { return parameter.kind() == JobSpec::Parameter::DATA; });
 }
 
+// SHA-256 of a file, which is read in parts.
+absl::StatusOr<std::string> HashOf(FileSystem& files, const std::string& path) {
+  XLAD_ASSIGN_OR_RETURN(const int64_t size, files.Size(path));
+  Sha256 hash;
+  for (int64_t offset = 0; offset < size; offset += kHashBytes) {
+    XLAD_ASSIGN_OR_RETURN(const std::string part, files.ReadRange(path, offset, std::min(kHashBytes, size - offset)));
+    hash.Add(part);
+  }
+  return hash.FinishHex();
+}
+
+// The URI of the field `name` of the manifest, unless a flag gives another one. Empty if neither has one.
+absl::StatusOr<std::string> UriOf(const std::string& path, const Json& json, const char* name,
+                                  const std::string& by_flag) {
+  if (!by_flag.empty() || !json.contains(name)) return by_flag;
+  const std::string uri = json.at(name).get<std::string>();
+  const absl::Status valid = storage::ParseUri(uri).status();
+  return valid.ok() ? absl::StatusOr<std::string>(uri) : ManifestError(path, absl::StrCat(name, ": ", valid.message()));
+}
+
+absl::StatusOr<std::shared_ptr<storage::TensorSource>> Open(FileSystem& files, const std::string& uri,
+                                                            const std::string& path) {
+  const std::string own = path.empty() ? "" : std::filesystem::absolute(path).lexically_normal().string();
+  return storage::Store(files).OpenTensors(uri.empty() ? storage::FileUri(own) : uri);
+}
+
+// Sets the state and the data of the spec, by URI or by the hash of the file in the job directory.
+absl::Status SetTensors(FileSystem& files, const std::string& directory, const TensorUris& uris, Job* job) {
+  job->spec.set_state_uri(uris.state);
+  if (uris.state.empty()) {
+    job->state_path = JoinPath(directory, "state.safetensors");
+    XLAD_ASSIGN_OR_RETURN(*job->spec.mutable_state_blob(), HashOf(files, job->state_path));
+  }
+  if (!HasData(job->spec)) return absl::OkStatus();
+  job->spec.set_data_uri(uris.data);
+  if (!uris.data.empty()) return absl::OkStatus();
+  job->data_path = JoinPath(directory, "data.safetensors");
+  XLAD_ASSIGN_OR_RETURN(*job->spec.mutable_data_blob(), HashOf(files, job->data_path));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<MeshAxis>> ParseMeshFlag(const std::string& text) {
@@ -196,7 +242,7 @@ absl::StatusOr<std::vector<MeshAxis>> ParseMeshFlag(const std::string& text) {
 }
 
 absl::StatusOr<Job> ReadJobDirectory(FileSystem& files, const std::string& directory, const std::string& mesh,
-                                     int64_t steps) {
+                                     int64_t steps, const TensorUris& uris) {
   XLAD_ASSIGN_OR_RETURN(const std::vector<MeshAxis> axes, ParseMeshFlag(mesh));
   if (!files.IsDirectory(directory)) {
     return absl::NotFoundError(absl::StrCat(directory, " is not a folder, expected a job directory"));
@@ -207,6 +253,7 @@ absl::StatusOr<Job> ReadJobDirectory(FileSystem& files, const std::string& direc
   }
   XLAD_ASSIGN_OR_RETURN(const std::string text, files.Read(path));
   Job job;
+  TensorUris found;
   try {
     const Json json = Json::parse(text);
     if (!json.is_object()) {
@@ -214,6 +261,8 @@ absl::StatusOr<Job> ReadJobDirectory(FileSystem& files, const std::string& direc
                                               ", expected an object with parameters, results, steps and meshes"));
     }
     XLAD_RETURN_IF_ERROR(ReadManifest(path, json, &job.spec));
+    XLAD_ASSIGN_OR_RETURN(found.state, UriOf(path, json, "state", uris.state));
+    XLAD_ASSIGN_OR_RETURN(found.data, UriOf(path, json, "data", uris.data));
     XLAD_ASSIGN_OR_RETURN(const Json* selected, SelectMesh(path, json.at("meshes"), axes));
     const absl::Status status = ReadProgram(files, directory, *selected, &job);
     if (!status.ok()) return Annotate(status, path);
@@ -224,17 +273,21 @@ absl::StatusOr<Job> ReadJobDirectory(FileSystem& files, const std::string& direc
   if (steps >= 0) job.spec.set_steps(steps);
   if (job.spec.steps() < 0)
     return ManifestError(path, absl::StrCat("found ", job.spec.steps(), " steps, expected 0 or more"));
-  XLAD_ASSIGN_OR_RETURN(job.state, files.Read(JoinPath(directory, "state.safetensors")));
-  job.spec.set_state_blob(Sha256Hex(job.state));
-  if (HasData(job.spec)) {
-    if (job.spec.batch_size() == 0) {
-      return ManifestError(
-          path, "found data parameters without \"batches\", expected {\"batch\": SIZE, \"count\": COUNT}");
-    }
-    XLAD_ASSIGN_OR_RETURN(job.data, files.Read(JoinPath(directory, "data.safetensors")));
-    job.spec.set_data_blob(Sha256Hex(job.data));
+  if (HasData(job.spec) && job.spec.batch_size() == 0) {
+    return ManifestError(
+        path, "found data parameters without \"batches\", expected {\"batch\": SIZE, \"count\": COUNT}");
   }
+  XLAD_RETURN_IF_ERROR(SetTensors(files, directory, found, &job));
   return job;
+}
+
+absl::StatusOr<std::shared_ptr<storage::TensorSource>> OpenState(FileSystem& files, const Job& job) {
+  return Open(files, job.spec.state_uri(), job.state_path);
+}
+
+absl::StatusOr<std::shared_ptr<storage::TensorSource>> OpenData(FileSystem& files, const Job& job) {
+  if (job.spec.data_uri().empty() && job.data_path.empty()) return nullptr;
+  return Open(files, job.spec.data_uri(), job.data_path);
 }
 
 }  // namespace xlad::client

@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
+#include "base/hash.h"
 
 namespace xlad::client {
 namespace {
@@ -88,6 +89,30 @@ TEST(JobDirectory, ReadsTheProtoIfTheTextElidesValues) {
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ(job->program, "complete");
   EXPECT_EQ(job->program_path, "job/s.hlo.pb");
+}
+
+TEST(JobDirectory, StateAndDataAreFilesOrUris) {
+  MemoryFiles files = Files();
+  files.files["job/state.safetensors"] = std::string((4 << 20) + 5, 's');  // Is hashed in two parts.
+  const auto own = ReadJobDirectory(files, "job", "", -1);
+  ASSERT_TRUE(own.ok()) << own.status();
+  EXPECT_EQ(own->spec.state_blob(), Sha256Hex(files.files["job/state.safetensors"]));
+  EXPECT_EQ(own->spec.data_blob(), Sha256Hex("da"));
+  EXPECT_EQ(own->state_path, "job/state.safetensors");
+  EXPECT_EQ(own->data_path, "job/data.safetensors");
+
+  files = Files(absl::StrReplaceAll(kManifest, {{"\"steps\"", R"("state": "file:/s", "data": "file:/d", "steps")"}}));
+  files.files.erase("job/state.safetensors");
+  files.files.erase("job/data.safetensors");
+  const auto by_uri = ReadJobDirectory(files, "job", "", -1, {"file:/other", ""});
+  ASSERT_TRUE(by_uri.ok()) << by_uri.status();
+  EXPECT_EQ(by_uri->spec.state_uri(), "file:/other") << "a flag replaces the manifest's URI";
+  EXPECT_EQ(by_uri->spec.data_uri(), "file:/d");
+  EXPECT_EQ(by_uri->spec.state_blob() + by_uri->spec.data_blob() + by_uri->state_path + by_uri->data_path, "");
+
+  files = Files(absl::StrReplaceAll(kManifest, {{"\"steps\"", R"("state": "s.safetensors", "steps")"}}));
+  EXPECT_THAT(std::string(ReadJobDirectory(files, "job", "", -1).status().message()),
+              HasSubstr("job/manifest.json: state: found"));
 }
 
 TEST(JobDirectory, MeshFlagsAreChecked) {

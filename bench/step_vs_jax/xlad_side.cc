@@ -55,8 +55,10 @@ class Side {
     BuildRequest request;
     request.set_program(job_.program);
     *request.mutable_spec() = job_.spec;
-    request.set_state_header(std::string(tensor::HeaderOfSafetensors(job_.state)));
-    request.set_data_header(std::string(tensor::HeaderOfSafetensors(job_.data)));
+    XLAD_ASSIGN_OR_RETURN(const auto state, client::OpenState(RealFileSystem(), job_));
+    XLAD_ASSIGN_OR_RETURN(const auto data, client::OpenData(RealFileSystem(), job_));
+    request.set_state_header(state->Header());
+    if (data != nullptr) request.set_data_header(data->Header());
     const int64_t start_ns = RealClock().NowNs();
     XLAD_ASSIGN_OR_RETURN(BuildResponse response, service::BuildInChild(build_pool_, request, ChildLimits()));
     std::printf("{\"build_ms\": %.3f}\n", Milliseconds(start_ns));
@@ -167,8 +169,12 @@ class Side {
 
   absl::Status Start(int worker, const std::vector<std::string>& addresses) {
     store_ = std::make_unique<runtime::MemoryStore>(serialized_);
-    XLAD_RETURN_IF_ERROR(store_->Add(job_.spec.state_blob(), job_.state));
-    XLAD_RETURN_IF_ERROR(store_->Add(job_.spec.data_blob(), job_.data));
+    for (const auto& [digest, path] : {std::pair(job_.spec.state_blob(), job_.state_path),
+                                       std::pair(job_.spec.data_blob(), job_.data_path)}) {
+      if (digest.empty()) continue;
+      XLAD_ASSIGN_OR_RETURN(const std::string tensors, RealFileSystem().Read(path));
+      XLAD_RETURN_IF_ERROR(store_->Add(digest, tensors));
+    }
     Executable executable;
     if (!executable.ParseFromString(serialized_)) return absl::InternalError("the executable cannot be read");
     int devices = 1;

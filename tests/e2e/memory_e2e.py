@@ -11,15 +11,18 @@ import os
 import pathlib
 import resource
 import struct
+import subprocess
 import time
 import unittest
 
-from harness import Cluster, folder, xlad
+from harness import XLAD, Cluster, cluster, folder, xlad
 
 MODEL_MB = int(os.environ.get("XLAD_MODEL_MB", "512"))
 LIMIT_MB = MODEL_MB // 4
 STACK_BYTES = 1 << 20  # The limit counts the full stack size of each thread, although little of it is used.
 MOST_RESIDENT_MB = 200
+CLIENT_MODEL_MB = 256
+MOST_CLIENT_MB = 160  # Includes its program file.
 TENSORS = 8
 COLUMNS = 4096
 
@@ -124,6 +127,33 @@ class Memory(unittest.TestCase):
                   f"{trained:.1f} s, resumed, saved and verified in {time.monotonic() - start - trained:.1f} s; "
                   f"coordinator {idle:.0f} MB before, {peak:.0f} MB at its peak", flush=True)
             self.assertLess(peak, MOST_RESIDENT_MB)
+
+    def test_a_client_does_not_read_the_state_into_memory(self):
+        """The state is uploaded in parts, or a folder of files that the workers read themselves."""
+        rows = CLIENT_MODEL_MB * (1 << 20) // (TENSORS * 4 * COLUMNS)
+        with folder() as where, cluster(workers=2, devices=4) as made:
+            write_job(where, rows)
+            shards = where / "shards"
+            shards.mkdir()
+            (where / "state.safetensors").rename(shards / "0.safetensors")
+            by_uri = self.submit_mb(made, where, "--state-uri", f"file:{shards}", "--save-state", where / "by_uri")
+            (shards / "0.safetensors").rename(where / "state.safetensors")
+            uploaded = self.submit_mb(made, where, "--save-state", where / "uploaded")
+            print(f"clients: {by_uri:.0f} MB with a URI, {uploaded:.0f} MB with an upload", flush=True)
+            self.assertLess(max(uploaded, by_uri), MOST_CLIENT_MB)
+            for name in ("by_uri", "uploaded"):
+                check_state(self, where / name, rows, 1)
+
+    def submit_mb(self, made, where, *args):
+        """Submits a job, waits for its end, and returns the largest resident memory of the client."""
+        client = subprocess.Popen([XLAD, "submit", where, "--mesh", "dp=8", "--wait", "--coordinator", made.address,
+                                   *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        with client:
+            said = client.stdout.read().decode()
+            _, status, usage = os.wait4(client.pid, 0)
+            client.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(client.returncode, 0, said)
+        return usage.ru_maxrss / 1024
 
     def train(self, made, where, *args):
         """Trains the job to its end and returns its id."""
