@@ -1,6 +1,6 @@
 #include "base/log.h"
 
-#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/rotating_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/json_text.h"
+#include "base/log_file.h"
 
 namespace xlad {
 namespace {
@@ -129,7 +130,7 @@ void SetLogsText(bool text) {
 bool LogToFile(const std::string& path) {
   try {
     Logger& logger = TheLogger();
-    logger.log->sinks() = {std::make_shared<spdlog::sinks::basic_file_sink_mt>(path)};
+    logger.log->sinks() = {std::make_shared<spdlog::sinks::rotating_file_sink_mt>(path, kMaxLogBytes, kOldLogs)};
     logger.SetPattern();
     return true;
   } catch (const spdlog::spdlog_ex&) {

@@ -1,11 +1,13 @@
 #include "cli/local_cluster.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/child_process.h"
 #include "base/clock.h"
 #include "base/file_system.h"
 #include "base/log.h"
+#include "base/log_file.h"
 #include "base/network.h"
 #include "cli/command.h"
 #include "runtime/host_threads.h"
@@ -17,6 +19,15 @@ constexpr int64_t kSoonMs = 5000;  // A worker that ends sooner is replaced afte
 constexpr int64_t kMaxEarlyEnds = 3;
 constexpr int64_t kMinWaitMs = 500;
 constexpr int64_t kMaxWaitMs = 30'000;
+
+// Returns the file to which the standard error of this process is appended, if it is in the folder. Otherwise it is a
+// file of the user.
+std::string OwnLogIn(const std::string& folder) {
+  const std::string path = AppendedStderr();
+  std::error_code error;
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  return !path.empty() && std::filesystem::equivalent(parent, folder, error) ? path : "";
+}
 
 }  // namespace
 
@@ -52,6 +63,7 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
     if (options.workers_log_to_files) worker.log = JoinPath(options.data_folder, absl::StrCat(worker.name, ".log"));
     XLAD_RETURN_IF_ERROR(cluster->StartWorker(&worker));
   }
+  cluster->own_log_ = OwnLogIn(options.data_folder);
   return cluster;
 }
 
@@ -114,6 +126,21 @@ absl::Status LocalCluster::ReplaceDeadWorkers() {
     worker.replace_at_ns = now_ns + kMaxWaitMs * kNsPerMs;
   }
   return status;
+}
+
+void LocalCluster::RotateLogs() {
+  const int64_t now_ns = RealClock().NowNs();
+  if (now_ns - logs_checked_ns_ < kNsPerSecond) return;
+  logs_checked_ns_ = now_ns;
+  absl::Status status;
+  if (!own_log_.empty()) status.Update(RotateAppended(own_log_));
+  for (const Worker& worker : workers_) {
+    if (!worker.log.empty()) status.Update(RotateAppended(worker.log));
+  }
+  if (!status.ok() && logs_are_rotated_) {
+    LogWarn("a large log file is not divided", {{"error", std::string(status.message())}});
+  }
+  logs_are_rotated_ = status.ok();
 }
 
 void LocalCluster::BeginDrain() {

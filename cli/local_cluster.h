@@ -48,6 +48,9 @@ class LocalCluster {
   // after a delay, which grows up to half a minute. Logs each end and restart. Returns Aborted ("worker-1 (pid 123)
   // ended: signal 9; its log: PATH") if a worker has ended soon after its start three times in a row.
   absl::Status ReplaceDeadWorkers();
+  // Moves the contents of large log files to older parts (base/log_file.h): those of workers, and the standard error of
+  // this process if it is a file in the data folder. Checks the sizes at most once a second.
+  void RotateLogs();
   // Tells the workers to drain: their jobs stop after a step and save their state. Does not wait.
   void BeginDrain();
   // Tells the workers to drain, gives them up to grace_ms, kills those that still run, and then ends the coordinator.
@@ -74,6 +77,9 @@ class LocalCluster {
   std::string data_folder_;
   std::unique_ptr<service::CoordinatorDaemon> daemon_;
   std::vector<Worker> workers_;
+  std::string own_log_;           // The standard error of this process; empty if it is not in the data folder.
+  int64_t logs_checked_ns_ = 0;   // When RotateLogs last checked the sizes.
+  bool logs_are_rotated_ = true;  // Whether the last try to rotate succeeded.
 };
 
 }  // namespace xlad::cli

@@ -156,7 +156,10 @@ int RunOn(const RunOptions& options, const client::Job& job, const std::string& 
   follow.data_folder = folder;
   const bool default_trace = follow.trace_path.empty() && !options.data_folder.empty();
   if (default_trace) follow.trace_path = JoinPath(folder, "trace.json");
-  follow.check = [&] { return (*cluster)->ReplaceDeadWorkers(); };
+  follow.check = [&] {
+    (*cluster)->RotateLogs();
+    return (*cluster)->ReplaceDeadWorkers();
+  };
   DrainAtSigterm(options, job, cluster->get(), client->get(), &follow);
   const int code = FollowJob(**client, *id, job.spec, follow);
   if (code == kInterrupted && *StopRequested() == SIGTERM && !follow.begin_drain) {

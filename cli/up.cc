@@ -54,6 +54,7 @@ int RunCluster(const UpOptions& options) {
   while (*stop == 0 && !abandoned()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     (*cluster)->ReplaceDeadWorkers().IgnoreError();  // The error was logged; the next call tries again.
+    (*cluster)->RotateLogs();
   }
   LogInfo("draining");
   const bool moved = (*cluster)->Drain(options.parent != 0 ? kParentsGraceMs : kGraceMs);

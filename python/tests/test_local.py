@@ -159,6 +159,21 @@ with xlad.local(devices=2) as cluster:
             with self.assertRaises((xlad.Error, ValueError)):
                 cluster.workers()
 
+    def test_a_large_log_is_divided(self):
+        with tempfile.TemporaryDirectory(prefix="xlad-local-") as where, xlad.local(devices=1, data=where) as cluster:
+            old = cluster.log.with_name("xlad.1.log")
+            self.assertFalse(old.exists())
+            with open(cluster.log, "a") as log:
+                log.write("a line\n" * 2_500_000)  # More than 16 MiB.
+            wait_for(old.exists, "the log to be divided")
+            self.assertIn("worker started", old.read_text())
+            self.assertGreater(old.stat().st_size, 16 << 20)
+            self.assertEqual(old.stat().st_mode & 0o777, 0o600)
+            # The daemons continue to write to the file, from its beginning.
+            cluster.close()
+            self.assertIn("draining", cluster.log.read_text())
+            self.assertLess(cluster.log.stat().st_size, 1 << 20)
+
 
 class Finding(unittest.TestCase):
     def test_the_command_of_a_wheel(self):
