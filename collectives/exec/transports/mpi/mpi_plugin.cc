@@ -38,7 +38,7 @@ struct xlad_transport_peer {
 struct Address {
   int32_t rank = 0;
   int32_t generation = 0;  // The number of earlier engines of this device in this process.
-  char boot_id[40] = {};   // Of the kernel, or empty if it cannot be read. Different on any two machines.
+  char boot_id[40] = {};   // Different on any two machines. Empty if the kernel's boot id cannot be read.
   char host[128] = {};     // The host name, which may be different in two containers of a machine.
 };
 
