@@ -47,9 +47,6 @@ struct RunOptions {
 // The job is submitted while its workers start, so kinds of its devices may be missing until the last worker registers.
 constexpr int64_t kWorkersStartMs = 60'000;
 
-// The sender of SIGTERM limits the time in which a job may save its state, by SIGKILL.
-constexpr int64_t kDrainMs = 3'600'000;
-
 // Whether `count` devices can run the job. In the canonical mode, a device runs one or more logical shards.
 bool CanRun(const JobSpec& spec, int64_t count) {
   const int64_t shards = NumDevices(spec.mesh());
@@ -134,7 +131,7 @@ int RunOn(const RunOptions& options, const client::Job& job, const std::string& 
   }
   cluster_options.transport = options.transport;
   cluster_options.any_network = options.any_network;
-  cluster_options.grace_ms = kDrainMs;
+  cluster_options.grace_ms = kRunDrainMs;
   if (const absl::Status status = RealFileSystem().MakeDirectories(folder); !status.ok()) return Fail(status);
   if (!LogToFile(JoinPath(folder, "coordinator.log"))) {
     return Fail(absl::InternalError(absl::StrCat("cannot write ", folder, "/coordinator.log")));

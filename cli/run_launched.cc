@@ -1,5 +1,7 @@
 #include "cli/run_launched.h"
 
+#include <signal.h>
+
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -24,8 +26,9 @@ namespace {
 
 constexpr char kCoordinator[] = "coordinator";
 constexpr char kEnd[] = "end";
-// Rank 0 starts its coordinator in about a second, but the other ranks may have been started much earlier.
-constexpr int64_t kArriveMs = 60'000;
+// Rank 0 starts its coordinator in about a second, but the other ranks may have been started much earlier. On NFS, a
+// host may see the files of another host a minute late.
+constexpr int64_t kArriveMs = 60'000, kArriveOnSharedFolderMs = 180'000;
 constexpr std::chrono::milliseconds kLookEvery{50};
 
 // Without --meet, the processes find each other through files of this host, and connect without a secret.
@@ -112,7 +115,8 @@ absl::Status LaunchedRun::PutCoordinator(const std::string& address, const std::
 absl::Status LaunchedRun::PutEnd(int exit_code) { return values_->Put(kEnd, absl::StrCat(exit_code)); }
 
 int LaunchedRun::RunWorker(const WorkerPart& part) {
-  const int64_t deadline_ns = RealClock().NowNs() + kArriveMs * kNsPerMs;
+  const int64_t arrive_ms = listen_.empty() ? kArriveMs : kArriveOnSharedFolderMs;
+  const int64_t deadline_ns = RealClock().NowNs() + arrive_ms * kNsPerMs;
   absl::StatusOr<std::string> address = values_->Get(kCoordinator);
   while (!address.ok() && RealClock().NowNs() < deadline_ns) {
     std::this_thread::sleep_for(kLookEvery);
@@ -121,7 +125,7 @@ int LaunchedRun::RunWorker(const WorkerPart& part) {
   }
   if (!address.ok()) {
     return Fail(absl::DeadlineExceededError(
-        absl::StrCat("rank ", rank(), ": rank 0 has not started the coordinator within ", kArriveMs, " ms")));
+        absl::StrCat("rank ", rank(), ": rank 0 has not started the coordinator within ", arrive_ms, " ms")));
   }
   worker::WorkerOptions options;
   options.coordinator.address = *address;
@@ -137,18 +141,28 @@ int LaunchedRun::RunWorker(const WorkerPart& part) {
   options.transport = part.transport;
   options.any_network = part.any_network;
   options.cache_folder = storage::HostCache::DefaultFolder();
+  options.grace_ms = kRunDrainMs;
   std::atomic<int>* const stop = StopRequested();
   std::atomic<bool> worker_has_ended = false;
   std::thread watch([&] {
     while (!worker_has_ended && !values_->Get(kEnd).ok()) std::this_thread::sleep_for(kLookEvery);
-    *stop = 1;
+    int none = 0;
+    stop->compare_exchange_strong(none, SIGTERM);
   });
   const auto end = worker::RunWorker(options, runtime::AllDeviceKinds(), stop);
   worker_has_ended = true;
   watch.join();
+  absl::StatusOr<std::string> text = values_->Get(kEnd);
+  // After a drain, rank 0 commits the checkpoint before it sets the exit code.
+  const bool is_drained = end.ok() && *end == worker::WorkerEnd::kWorkMoved;
+  const int64_t committed_ns = RealClock().NowNs() + arrive_ms * kNsPerMs;
+  while (is_drained && !text.ok() && RealClock().NowNs() < committed_ns) {
+    std::this_thread::sleep_for(kLookEvery);
+    text = values_->Get(kEnd);
+  }
   int code = kFailed;
-  const absl::StatusOr<std::string> text = values_->Get(kEnd);
   if (text.ok() && absl::SimpleAtoi(*text, &code)) return code;
+  if (is_drained) return kMoved;
   return end.ok() ? kFailed : Fail(end.status());
 }
 

@@ -15,6 +15,9 @@
 
 namespace xlad::cli {
 
+// The time in which a run may save its state after SIGTERM. The sender limits it further, by SIGKILL.
+inline constexpr int64_t kRunDrainMs = 3'600'000;
+
 // How the processes of a launch on several hosts find each other. Both texts are empty if all processes are on one
 // host.
 struct HostsFlags {
@@ -54,8 +57,10 @@ class LaunchedRun {
     bool any_network = false;
   };
   // Called by the other ranks: runs a worker until rank 0 has called PutEnd. Returns the exit code that rank 0 put, or
-  // 1 if rank 0 put it before the coordinator's address. If the worker ended before rank 0 called PutEnd, or if rank 0
-  // did not put the coordinator's address within a minute, returns the exit code for the error, or 1 if there is none.
+  // 1 if rank 0 put it before the coordinator's address. If the worker has drained, waits for rank 0, and returns
+  // kMoved if rank 0 does not call PutEnd. If the worker ended in another way before rank 0 called PutEnd, or if rank 0
+  // did not put the coordinator's address within 1 minute (3 minutes with --meet), returns the exit code for the error,
+  // or 1 if there is none.
   int RunWorker(const WorkerPart& part);
 
  private:

@@ -192,11 +192,11 @@ class TrainingTest(unittest.TestCase):
                     self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                     self.assertEqual(json.loads(curve.read_text())["loss"], expected)
 
-    def launched(self, launcher, rank, mesh, *flags):
+    def launched(self, launcher, rank, mesh, *flags, steps=5):
         """Starts rank `rank` of 2 of `xlad run`, with the variables that a launcher sets."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHER_VARIABLES)}
         environment |= {name: str(value).replace("RANK", str(rank)) for name, value in launcher.items()}
-        rank = subprocess.Popen([XLAD, "run", OWN_EXAMPLES / "spiral_mlp", "--mesh", mesh, "--steps", "5",
+        rank = subprocess.Popen([XLAD, "run", OWN_EXAMPLES / "spiral_mlp", "--mesh", mesh, "--steps", str(steps),
                                  *map(str, flags)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                 env=environment)
         self.addCleanup(rank.communicate)
@@ -214,6 +214,17 @@ class TrainingTest(unittest.TestCase):
                     self.assertEqual([rank.returncode for rank in ranks], [0, 0], outputs)
                     self.assertEqual([path.exists() for path in curves], [True, False], "the ranks trained separately")
                     self.assertEqual(json.loads(curves[0].read_text())["loss"], expected)
+
+    def test_sigterm_of_all_ranks_saves_the_state(self):
+        with folder() as where:
+            ranks = [self.launched(ONE_HOST["Flux"], rank, "dp=2", "--checkpoint-every", 20, "--checkpoint-to",
+                                   f"file:{where}/saved", steps=1_000_000) for rank in range(2)]
+            wait_for(lambda: any((where / "saved").rglob("*.json")), "the first checkpoint")
+            for rank in ranks:
+                rank.send_signal(signal.SIGTERM)
+            outputs = [rank.communicate(timeout=PATIENCE_S) for rank in ranks]
+            self.assertEqual([rank.returncode for rank in ranks], [75, 75], outputs)
+            self.assertIn(f"--resume file:{where}/saved", "".join(outputs[0]))
 
     def test_ranks_of_one_run_on_several_hosts_are_refused(self):
         for name, launcher in SEVERAL_HOSTS.items():
