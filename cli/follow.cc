@@ -235,16 +235,18 @@ class Draining {
   bool Update(const JobStatus& status, int stop_signal, const FollowOptions& options) {
     if (!first_step_.has_value()) first_step_ = status.step();
     if (stop_signal != SIGTERM || !options.begin_drain) return stop_signal != 0;
+    const bool is_placed = status.state() == STARTING || status.state() == RUNNING;
     if (!began_ && !HasEnded(status.state())) {
       began_ = true;
+      was_placed_ = is_placed;
       attempt_ = status.attempt();
       std::fprintf(stderr, "%sxlad: SIGTERM: %s stops after a step and saves its state; a second SIGTERM ends it at "
                            "once\n",
                    ErrorIsTerminal() ? "\r\033[K" : "", status.id().c_str());
       options.begin_drain();
     }
-    reached_ = std::max(reached_, status.step());
-    const bool is_placed = status.state() == STARTING || status.state() == RUNNING;
+    // Between two attempts, the status has the step that the failed one had reached. The drain does not lose it.
+    if (was_placed_ && status.attempt() == attempt_) reached_ = std::max(reached_, status.step());
     return began_ && (!is_placed || status.attempt() != attempt_);
   }
 
@@ -261,6 +263,7 @@ class Draining {
 
  private:
   bool began_ = false;
+  bool was_placed_ = false;  // Whether an attempt was starting or running when the drain began.
   std::optional<int64_t> first_step_;  // Not 0 if the job resumes a checkpoint.
   int64_t attempt_ = 0, reached_ = 0;
 };
