@@ -1,6 +1,7 @@
 #include "cli/local_cluster.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 
 #include "base/child_process.h"
@@ -32,6 +33,8 @@ std::string OwnLogIn(const std::string& folder) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClusterOptions& options) {
+  // Its workers do not stand for an index of a Job of Kubernetes, although this process may.
+  unsetenv("JOB_COMPLETION_INDEX");
   std::unique_ptr<LocalCluster> cluster(new LocalCluster());
   cluster->data_folder_ = options.data_folder;
   XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(options.data_folder));
