@@ -48,7 +48,7 @@ class DamagedCheckpoint : public ::testing::Test {
   Cluster cluster_;
 };
 
-TEST_F(DamagedCheckpoint, TheOneBeforeItIsUsedAndThenTheFirstState) {
+TEST_F(DamagedCheckpoint, TheOneBeforeItIsUsedAndTheLastOneIsKept) {
   const std::string job = cluster_.RunningJob(/*attempts=*/2);
   for (const int64_t step : {10, 20}) cluster_.CommitCheckpoint(job, step);
   Interrupt(job);
@@ -65,9 +65,19 @@ TEST_F(DamagedCheckpoint, TheOneBeforeItIsUsedAndThenTheFirstState) {
   Recover(job);
   EXPECT_EQ(StartUri(job), "xlad:10");
   for (int i = 0; i < 2; ++i) FailToRead(job, "xlad:10");
-  EXPECT_EQ(StartUri(job), "");
-  EXPECT_EQ(cluster_.JobOf(job).placed.state_blob(), "initial");
-  EXPECT_EQ(cluster_.JobOf(job).placed.first_step(), 0);
+  EXPECT_EQ(cluster_.Status(job).state(), FAILED);
+  EXPECT_EQ(cluster_.Status(job).checkpoint_step(), 10);
+  for (const char* word : {"another checksum", "last checkpoint", "xlad ckpt verify xlad:10", "--resume"}) {
+    EXPECT_THAT(cluster_.Status(job).reason(), HasSubstr(word));
+  }
+}
+
+TEST_F(DamagedCheckpoint, ItsStepCanBeSavedAgain) {
+  const std::string job = cluster_.RunningJob();
+  for (const int64_t step : {10, 20}) cluster_.CommitCheckpoint(job, step);
+  Interrupt(job);
+  for (int i = 0; i < 2; ++i) FailToRead(job, "xlad:20");
+  ASSERT_EQ(StartUri(job), "xlad:10");
   cluster_.Start(job, {1, 2});
   cluster_.CommitCheckpoint(job, 15);
   EXPECT_EQ(cluster_.Status(job).checkpoint_step(), 15) << "an older step than that of the damaged checkpoint";

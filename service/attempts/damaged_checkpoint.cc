@@ -40,6 +40,11 @@ std::string DropDamaged(Context& context, Job* job, const std::string& damage) {
   dropped->set_damage(damage);
   dropped->set_damaged_uri(job->damaged_uri);
   if (!job->checkpoints.empty() && job->checkpoints.back().uri == job->damaged_uri) {
+    if (job->checkpoints.size() == 1) {
+      return absl::StrCat(damage, "; it is the job's last checkpoint, and it is kept; xlad ckpt verify ",
+                          job->damaged_uri, " lists the damage; if other workers can read it, submit the job with ",
+                          "--resume ", job->id.str(), ", otherwise without --resume");
+    }
     dropped->add_steps(job->checkpoints.back().step);
   } else {
     const Checkpoint* const older = OlderThan(context, job->resumed.uri);
