@@ -189,7 +189,10 @@ class Followers::Stream final : public grpc::ServerGenericBidiReactor {
  public:
   using Open = std::function<absl::StatusOr<std::unique_ptr<Follower>>(const grpc::ByteBuffer& request)>;
   Stream(Followers* owner, grpc::CallbackServerContext* context, Open open)
-      : owner_(owner), first_(owner->first_messages_->Expect(context)), open_(std::move(open)) {
+      : owner_(owner),
+        context_(context),
+        first_(owner->first_messages_->Expect(context)),
+        open_(std::move(open)) {
     StartRead(&request_);
   }
   void Watch(const CallerAccess& access) {
@@ -224,7 +227,11 @@ class Followers::Stream final : public grpc::ServerGenericBidiReactor {
 
   // Sends the next update if there is one and the previous one has been sent.
   void Advance() {
-    if (finished_ || state_ == State::kWriting) return;
+    if (finished_) return;
+    if (state_ == State::kWriting) {
+      if (is_refused_) context_->TryCancel();  // The client may never read the message.
+      return;
+    }
     if (is_refused_) return End(ToGrpcStatus(refused_));
     if (state_ == State::kReading) return;
     if (state_ == State::kGone) return End(grpc::Status::CANCELLED);
@@ -267,6 +274,7 @@ class Followers::Stream final : public grpc::ServerGenericBidiReactor {
   }
 
   Followers* const owner_;
+  grpc::CallbackServerContext* const context_;
   const int64_t first_;
   const Open open_;
   std::atomic<State> state_ = State::kReading;
