@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -75,15 +74,6 @@ Job* Context::FindRunning(const std::string& job_id, int64_t attempt, int64_t ge
   return generation == job->placed.generation() ? job : nullptr;
 }
 
-namespace {
-
-// The part of a client key that names the owner of the job (service/access.h), or "".
-absl::string_view OwnerPart(absl::string_view client_key) {
-  return absl::StartsWith(client_key, "@") ? client_key.substr(0, client_key.find('/')) : absl::string_view();
-}
-
-}  // namespace
-
 std::string Context::ReasonOf(const Job& job) const {
   const Job* first = blocking.empty() ? nullptr : jobs.Find(blocking);
   const bool is_behind = first != nullptr && first->state == PENDING && job.state == PENDING && !job.attempt_running &&
@@ -91,7 +81,7 @@ std::string Context::ReasonOf(const Job& job) const {
   if (!is_behind && job.state == RUNNING && job.reason.empty()) return CodeText(job);
   if (!is_behind) return job.reason;
   // The reason is shown to the job's owner, who may not know of other users' jobs.
-  if (OwnerPart(first->client_key) != OwnerPart(job.client_key)) return "waits behind a pending job of another user";
+  if (first->owner != job.owner) return "waits behind a pending job of another user";
   return absl::StrCat("waits behind job ", first->id.str(), ", which is pending: ", first->reason);
 }
 

@@ -22,7 +22,7 @@ class WorkerMachine {
 
   // Whether a job is shown.
   using Shows = std::function<bool(const Job& job)>;
-  // Names one job of each worker: the first for which `shows` returns true, or is null.
+  // Names one job of each worker: the first for which `shows` returns true. A null `shows` shows every job.
   ListWorkersResponse List(const Shows& shows = nullptr) const;
   absl::Status Drain(const WorkerId& id);
   absl::Status Undrain(const WorkerId& id);
