@@ -60,13 +60,17 @@ absl::Status RotateAppended(const std::string& path, int64_t max_bytes) {
     unlink(copy_path.c_str());
     return status;
   }
+  for (int part = kOldLogs; part > 1; --part) {
+    const std::string newer = OldLogPath(path, part - 1), older = OldLogPath(path, part);
+    if (std::rename(newer.c_str(), older.c_str()) == 0 || errno == ENOENT) continue;
+    const absl::Status status = CannotRotate(newer, "rename");
+    unlink(copy_path.c_str());
+    return status;
+  }
   if (ftruncate(log.get(), 0) != 0) return CannotRotate(path, "empty");
   // A part of a line whose rest was lost is removed.
   if (ftruncate(copy.get(), lines) != 0) return CannotRotate(copy_path, "shorten");
-  for (int part = kOldLogs; part > 0; --part) {
-    const std::string newer = OldLogPath(path, part - 1), older = OldLogPath(path, part);
-    if (std::rename(newer.c_str(), older.c_str()) != 0 && errno != ENOENT) return CannotRotate(newer, "rename");
-  }
+  if (std::rename(copy_path.c_str(), OldLogPath(path, 1).c_str()) != 0) return CannotRotate(copy_path, "rename");
   return absl::OkStatus();
 }
 
