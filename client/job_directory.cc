@@ -205,7 +205,11 @@ absl::Status SetTensors(FileSystem& files, const std::string& directory, const T
     job->state_path = JoinPath(directory, "state.safetensors");
     XLAD_ASSIGN_OR_RETURN(*job->spec.mutable_state_blob(), HashOf(files, job->state_path));
   }
-  if (!HasData(job->spec)) return absl::OkStatus();
+  if (!HasData(job->spec)) {
+    if (uris.data.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("found data at ", uris.data, ", expected none, because the program has no data parameters"));
+  }
   job->spec.set_data_uri(uris.data);
   if (!uris.data.empty()) return absl::OkStatus();
   job->data_path = JoinPath(directory, "data.safetensors");
