@@ -110,7 +110,7 @@ TEST_F(OpenStreams, EndWhenTheirTokenIsRevoked) {
 TEST_F(OpenStreams, EndWhenTheirTokenExpires) {
   security::TokenStore tokens(TokenFolder(JoinPath(folder_, "data")), &RealClock());
   const std::unique_ptr<Random> random = SystemRandom();
-  const std::string token = *tokens.Issue(Role::kWorker, "wendy", 3, random.get());
+  const std::string token = *tokens.Issue(Role::kWorker, "wendy", 8, random.get());
   const auto attached = Attach(token, "a", 1);
   ASSERT_TRUE(attached->answer.has_registered());
   ExpectRefused(End<CoordinatorMessage>(attached->stream.get()), "which has expired");

@@ -317,7 +317,7 @@ TEST_F(SqliteJobLogTest, AppendsContinueDuringABackup) {
     std::cout << "log of " << megabytes << " MB: the longest append took " << quiet_ms << " ms before the backup and "
               << longest_ms << " ms during it, in which there were " << during << "\n";
   }
-  EXPECT_GE(during, 1);
+  if (size != nullptr) EXPECT_GE(during, 1);  // The backup of a small log may end before the first append.
   auto log = OpenSqliteJobLog(copy);
   ASSERT_TRUE(log.ok()) << log.status();
   const std::vector<JobEvent> events = AllEvents(**log);

@@ -126,7 +126,7 @@ def hosts(count, ipv6=False):
 
 
 @functools.cache
-def cannot_make_hosts():
+def cannot_make_hosts(ipv6=False):
     """Returns why this machine cannot make hosts, or None if it can."""
     if os.geteuid() != 0:
         return "only root can make network namespaces"
@@ -134,7 +134,7 @@ def cannot_make_hosts():
         if shutil.which(tool) is None:
             return f"{tool} is missing"
     try:
-        with hosts(1) as net:
+        with hosts(1, ipv6=ipv6) as net:
             code, _, err = net.run_argv([*net.argv(1, [])[:-1], "true"])
     except RuntimeError as error:
         return f"this kernel or container lacks a part of them: {error}"
@@ -176,6 +176,7 @@ class SeveralHosts(unittest.TestCase):
                 loss, state = self.train(net, where, env, mesh)
                 self.assert_bits_of_one_host(where, mesh, loss, state, JOB, "--workers", workers)
 
+    @unittest.skipIf(cannot_make_hosts(ipv6=True), f"no hosts with IPv6: {cannot_make_hosts(ipv6=True)}")
     def test_hosts_with_ipv6_train_with_the_bits_of_one_host(self):
         with folder() as where, hosts(3, ipv6=True) as net:
             env = self.start_cluster(net, where, 2)
@@ -251,6 +252,7 @@ class SeveralHosts(unittest.TestCase):
             self.assertEqual(code, 2, err)
             self.assertIn("--meet: found no launcher", err)
 
+    @unittest.skipIf(cannot_make_hosts(ipv6=True), f"no hosts with IPv6: {cannot_make_hosts(ipv6=True)}")
     def test_an_interface_stands_for_its_address(self):
         with folder() as where, hosts(2) as net:
             name = net.name(1)
