@@ -371,8 +371,10 @@ class GrpcSessionServer final : public SessionServer {
 
  private:
   absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> CredentialsFor(const std::string& listen_host) {
-    // These are plaintext, too, but accept only local connections, and can check keys before messages are read.
-    if (IsLoopback(listen_host)) return grpc::experimental::LocalServerCredentials(LOCAL_TCP);
+    // These are plaintext, too, but accept only connections of these addresses, and can check keys before messages are
+    // read. Connections of other addresses of loopback, such as 127.0.0.2, use TLS.
+    const bool is_local = listen_host == "127.0.0.1" || listen_host == "::1" || listen_host == "localhost";
+    if (is_local) return grpc::experimental::LocalServerCredentials(LOCAL_TCP);
     const int64_t now_unix_s = RealClock().WallNs() / kNsPerSecond;
     XLAD_ASSIGN_OR_RETURN(const security::KeyPair authority, security::MakeAuthority(now_unix_s));
     XLAD_ASSIGN_OR_RETURN(const security::KeyPair own,
