@@ -145,12 +145,13 @@ TEST_F(GrpcServerTest, ACallWhoseFirstMessageStallsIsCancelled) {
   options.listen = "127.0.0.1:0";
   options.data_folder = JoinPath(folder_, "stalls");
   options.program_path = "/bin/false";
-  options.first_message_ms = 200;
+  options.first_message_ms = 500;
   const auto daemon = CoordinatorDaemon::Start(options);
   ASSERT_TRUE(daemon.ok()) << daemon.status();
   const auto stub = Coordinator::NewStub(*MakeChannel({(*daemon)->Address(), "", ""}));
   grpc::ClientContext context;
   PrepareCall(&context, "", kLongMs);
+  context.set_initial_metadata_corked(true);  // The first message is sent with the metadata.
   PutBlobResponse response;
   const auto upload = stub->PutBlob(&context, &response);
   PutBlobRequest request;
