@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/device_name.h"
+#include "service/placement/deal.h"
 #include "service/testing/target.h"
 
 namespace xlad::service {
@@ -19,6 +20,27 @@ std::string Text(const std::vector<Peer>& peers) {
   std::string text;
   for (const Peer& peer : peers) absl::StrAppend(&text, peer.ShortDebugString(), "\n");
   return text;
+}
+
+// Deals to all workers that fit, and not only to the largest ones as Take does.
+std::vector<Peer> PlaceOnWorkers(const std::vector<WorkerDevices>& free, int64_t devices, const Target& target,
+                                 const std::vector<int64_t>& blocks) {
+  std::vector<const WorkerDevices*> fit;
+  for (const WorkerDevices& worker : free) {
+    if (IsSameTarget(worker.offer.target(), target)) fit.push_back(&worker);
+  }
+  std::stable_sort(fit.begin(), fit.end(), [](const auto* a, const auto* b) { return a->devices > b->devices; });
+  std::map<std::string, int> hosts;
+  std::vector<WorkerRoom> rooms;
+  for (const WorkerDevices* worker : fit) {
+    const int next = static_cast<int>(hosts.size());
+    rooms.push_back({worker->devices, hosts.emplace(worker->registration->host(), next).first->second});
+  }
+  std::vector<std::pair<const WorkerDevices*, int64_t>> shares;
+  for (const WorkerShare& share : DealDevices(rooms, devices, blocks)) {
+    shares.emplace_back(fit[share.worker], share.devices);
+  }
+  return PeersFor(shares);
 }
 
 // Take returns the same peers as PlaceOnWorkers for the remaining devices, on random clusters and for random jobs.

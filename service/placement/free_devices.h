@@ -29,7 +29,11 @@ class FreeDevices {
   std::vector<Target> Targets() const;
   // The sizes of blocks that DealDevices should not cut (service/placement/deal.h).
   using Blocks = std::vector<int64_t>;
-  // Takes the devices that PlaceOnWorkers would choose. Returns an empty list, and takes nothing, if there are too few.
+  // Takes devices that run code for `target`, as DealDevices deals them. Returns an empty list, and takes nothing, if
+  // there are too few.
+  //
+  // Example: 6 devices of free workers a (4), b (4), c (2): a gets positions 0, 1, 2 and b gets 3, 4, 5. If pairs of
+  // positions are blocks, a gets 0, 1, 2, 3 and b gets 4, 5.
   std::vector<Peer> Take(int64_t devices, const Target& target, const Blocks& blocks = {});
   // Whether devices may be taken from a worker.
   using MayHave = std::function<bool(const std::string& worker_id)>;

@@ -10,7 +10,6 @@
 #include "collectives/plan/spec_proto.h"
 #include "proto/device_name.h"
 #include "security/session_keys.h"
-#include "service/placement/deal.h"
 #include "service/placement/device_mix.h"
 
 namespace xlad::service {
@@ -199,26 +198,6 @@ std::vector<Peer> PeersFor(const std::vector<std::pair<const WorkerDevices*, int
     for (int64_t i = 0; i < devices; ++i) peer.add_devices(next++);
   }
   return peers;
-}
-
-std::vector<Peer> PlaceOnWorkers(const std::vector<WorkerDevices>& free, int64_t devices, const Target& target,
-                                 const std::vector<int64_t>& blocks) {
-  std::vector<const WorkerDevices*> fit;
-  for (const WorkerDevices& worker : free) {
-    if (IsSameTarget(worker.offer.target(), target)) fit.push_back(&worker);
-  }
-  std::stable_sort(fit.begin(), fit.end(), [](const auto* a, const auto* b) { return a->devices > b->devices; });
-  std::map<std::string, int> hosts;
-  std::vector<WorkerRoom> rooms;
-  for (const WorkerDevices* worker : fit) {
-    const int next = static_cast<int>(hosts.size());
-    rooms.push_back({worker->devices, hosts.emplace(worker->registration->host(), next).first->second});
-  }
-  std::vector<std::pair<const WorkerDevices*, int64_t>> shares;
-  for (const WorkerShare& share : DealDevices(rooms, devices, blocks)) {
-    shares.emplace_back(fit[share.worker], share.devices);
-  }
-  return PeersFor(shares);
 }
 
 void GiveShards(int64_t shards, std::vector<Peer>* peers) {

@@ -24,19 +24,11 @@ struct WorkerDevices {
 // Returns the devices that the worker offers, one element per kind of device.
 std::vector<DeviceOffer> OffersOf(const RegisterWorker& registration);
 
-// Places `devices` mesh positions on workers as DealDevices does (service/placement/deal.h), which explains `blocks`.
-// Uses only devices that can run code for `target`, so all are of one kind. Returns an empty list if there are too few.
-//
-// Example: 6 devices on free workers a (4), b (4), c (2): a gets positions 0, 1, 2 and b gets 3, 4, 5. If pairs of
-// positions are blocks, a gets 0, 1, 2, 3 and b gets 4, 5.
-std::vector<Peer> PlaceOnWorkers(const std::vector<WorkerDevices>& free, int64_t devices, const Target& target,
-                                 const std::vector<int64_t>& blocks = {});
-
 // Returns the peers of an attempt that takes these numbers of devices of the workers' offers. The positions are in the
 // order of the list.
 std::vector<Peer> PeersFor(const std::vector<std::pair<const WorkerDevices*, int64_t>>& shares);
 
-// Assigns `shards` mesh positions instead of one to each device of `peers`, which PlaceOnWorkers has returned.
+// Assigns `shards` mesh positions instead of one to each device of `peers`, which PeersFor has returned.
 //
 // Example: with 2 shards per device, a worker with the positions 1 and 2 gets 2, 3, 4 and 5.
 void GiveShards(int64_t shards, std::vector<Peer>* peers);
