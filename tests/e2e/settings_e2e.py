@@ -1,6 +1,7 @@
 """Settings from flags, environment variables and files; launchers; the pages and commands that display a
 cluster."""
 
+import contextlib
 import json
 import os
 import re
@@ -117,63 +118,63 @@ def get(address, path):
         return error.code, error.read().decode()
 
 
+@contextlib.contextmanager
+def up_with_pages(devices):
+    """Starts a cluster of two workers with this many devices each. Yields the addresses of its coordinator and pages."""
+    with folder() as where:
+        up = Process(where / "up.log", "up", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data",
+                     where / "data", "--workers", 2, "--devices", devices)
+        try:
+            yield wait_for(lambda: re.search(first_paint.PLACES, up.log()), "the cluster to start").groups()
+        finally:
+            up.terminate()
+            up.close()
+
+
 class Monitoring(unittest.TestCase):
     def test_pages_and_lists_of_a_cluster_that_trains(self):
-        with folder() as where:
-            up = Process(where / "up.log", "up", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data",
-                         where / "data", "--workers", 2, "--devices", 1)
-            try:
-                found = wait_for(lambda: re.search(r"is up at (\S+) .*\n.*http://(\S+)/", up.log()),
-                                 "the cluster to start")
-                address, http = found[1], found[2]
-                code, out, err = xlad("submit", JOB, "--mesh", "dp=2", "--coordinator", address, "--wait")
-                self.assertEqual(code, 0, err)
-                job = out.split()[0]
-                self.assertEqual(get(http, "/livez"), (200, "ok\n"))
-                self.assertEqual(get(http, "/readyz"), (200, "ok\n"))
-                # The metrics are those of the coordinator's last tick.
-                wait_for(lambda: 'xlad_jobs{state="SUCCEEDED"} 1\n' in get(http, "/metrics")[1],
-                         "the metrics to be updated")
-                self.assertIn('xlad_devices{state="alive"} 2\n', get(http, "/metrics")[1])
-                state = json.loads(get(http, "/api/state")[1])
-                self.assertEqual([j["id"] for j in state["jobs"]], [job])
-                self.assertEqual(len(state["workers"]["workers"]), 2)
-                shown = json.loads(get(http, f"/api/job?id={job}")[1])
-                losses = [m["values"][0] for m in shown["watch"]["metrics"]]
-                self.assertEqual(len(losses), int(shown["watch"]["status"]["steps"]))
-                self.assertIn("submitted", [e["kind"] for e in shown["log"]["events"]])
-                rest = json.loads(get(http, f"/api/job?id={job}&from={len(losses) - 3}")[1])
-                self.assertEqual(len(rest["watch"]["metrics"]), 3)
-                page = get(http, "/")[1]
-                self.assertIn("<title>xlad</title>", page)
-                self.assertLess(len(page), 150 * 1024)
-                self.assertNotRegex(page, r"https?://|@import|<script [^>]*src|url\(")  # No assets of other files.
-                nodes = json.loads(xlad("nodes", "--coordinator", address, "--format", "json")[1])
-                self.assertEqual((len(nodes), nodes[0]["devices"], len(nodes[0]["workers"])), (1, 2, 2))
-                code, out, _ = xlad("top", "--once", "--coordinator", address)
-                self.assertEqual(code, 0)
-                self.assertIn("2 alive with 2 devices", out)
-                self.assertIn("1 SUCCEEDED", out)
-                code, out, _ = xlad("top", "--once", "--coordinator", address, "--format", "json")
-                self.assertEqual(code, 0)
-                shown = json.loads(out)
-                self.assertEqual((shown["serving"], shown["jobs"], shown["jobs_by_state"]),
-                                 (True, [], {"SUCCEEDED": 1}))
-                self.assertEqual([worker["devices"] for worker in shown["workers"]], [1, 1])
-            finally:
-                up.terminate()
-                up.close()
+        with up_with_pages(devices=1) as (address, http):
+            code, out, err = xlad("submit", JOB, "--mesh", "dp=2", "--coordinator", address, "--wait")
+            self.assertEqual(code, 0, err)
+            job = out.split()[0]
+            self.assertEqual(get(http, "/livez"), (200, "ok\n"))
+            self.assertEqual(get(http, "/readyz"), (200, "ok\n"))
+            # The metrics are those of the coordinator's last tick.
+            wait_for(lambda: 'xlad_jobs{state="SUCCEEDED"} 1\n' in get(http, "/metrics")[1],
+                     "the metrics to be updated")
+            self.assertIn('xlad_devices{state="alive"} 2\n', get(http, "/metrics")[1])
+            state = json.loads(get(http, "/api/state")[1])
+            self.assertEqual([j["id"] for j in state["jobs"]], [job])
+            self.assertEqual(len(state["workers"]["workers"]), 2)
+            shown = json.loads(get(http, f"/api/job?id={job}")[1])
+            losses = [m["values"][0] for m in shown["watch"]["metrics"]]
+            self.assertEqual(len(losses), int(shown["watch"]["status"]["steps"]))
+            self.assertIn("submitted", [e["kind"] for e in shown["log"]["events"]])
+            rest = json.loads(get(http, f"/api/job?id={job}&from={len(losses) - 3}")[1])
+            self.assertEqual(len(rest["watch"]["metrics"]), 3)
+            page = get(http, "/")[1]
+            self.assertIn("<title>xlad</title>", page)
+            self.assertLess(len(page), 150 * 1024)
+            self.assertNotRegex(page, r"https?://|@import|<script [^>]*src|url\(")  # No assets of other files.
+            nodes = json.loads(xlad("nodes", "--coordinator", address, "--format", "json")[1])
+            self.assertEqual((len(nodes), nodes[0]["devices"], len(nodes[0]["workers"])), (1, 2, 2))
+            code, out, _ = xlad("top", "--once", "--coordinator", address)
+            self.assertEqual(code, 0)
+            self.assertIn("2 alive with 2 devices", out)
+            self.assertIn("1 SUCCEEDED", out)
+            code, out, _ = xlad("top", "--once", "--coordinator", address, "--format", "json")
+            self.assertEqual(code, 0)
+            shown = json.loads(out)
+            self.assertEqual((shown["serving"], shown["jobs"], shown["jobs_by_state"]),
+                             (True, [], {"SUCCEEDED": 1}))
+            self.assertEqual([worker["devices"] for worker in shown["workers"]], [1, 1])
 
     def test_the_mesh_of_the_dashboard_has_a_cell_for_each_device(self):
         if shutil.which("chromium") is None:
             self.skipTest("chromium (Debian's package of that name) is not installed")
-        with folder() as where:
-            up = Process(where / "up.log", "up", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data",
-                         where / "data", "--workers", 2, "--devices", 8)
+        with folder() as where, up_with_pages(devices=8) as (address, http):
             browser = first_paint.Browser(where / "browser")
             try:
-                found = wait_for(lambda: re.search(first_paint.PLACES, up.log()), "the cluster to start")
-                address, http = found[1], found[2]
                 code, _, err = xlad("submit", JOB, "--mesh", "dp=4,tp=2", "--steps", 1_000_000, "--coordinator",
                                     address)
                 self.assertEqual(code, 0, err)
@@ -186,8 +187,6 @@ class Monitoring(unittest.TestCase):
                     text = value("""Promise.resolve(document.querySelector("#lags").textContent)""")
             finally:
                 browser.close()
-                up.terminate()
-                up.close()
         self.assertEqual(rows, 4)
         self.assertEqual([int(cell.split()[0]) for cell, _ in cells], list(range(8)))
         self.assertIn("device 5 (dp 2, tp 1), ", cells[5][1])
@@ -197,27 +196,18 @@ class Monitoring(unittest.TestCase):
         promtool = shutil.which("promtool")
         if promtool is None:
             self.skipTest("promtool (Debian's package prometheus) is not installed")
-        with folder() as where:
-            up = Process(where / "up.log", "up", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data",
-                         where / "data", "--workers", 2, "--devices", 1)
-            try:
-                found = wait_for(lambda: re.search(r"is up at (\S+) .*\n.*http://(\S+)/", up.log()),
-                                 "the cluster to start")
-                address, http = found[1], found[2]
-                code, _, err = xlad("submit", JOB, "--mesh", "dp=2", "--steps", 1_000_000, "--coordinator", address)
-                self.assertEqual(code, 0, err)
-                # The last metric of a job that appears: it needs steps.
-                wait_for(lambda: "xlad_job_step_duration_seconds{" in get(http, "/metrics")[1], "the job's metrics")
-                text = get(http, "/metrics")[1]
-                self.assertIn("xlad_worker_silence_seconds{", text)
-                done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True)
-                self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
-                bad = subprocess.run([promtool, "check", "metrics"], input=text.replace("# HELP", "# NO"),
-                                     capture_output=True, text=True)
-                self.assertNotEqual(bad.returncode, 0)
-            finally:
-                up.terminate()
-                up.close()
+        with up_with_pages(devices=1) as (address, http):
+            code, _, err = xlad("submit", JOB, "--mesh", "dp=2", "--steps", 1_000_000, "--coordinator", address)
+            self.assertEqual(code, 0, err)
+            # The last metric of a job that appears: it needs steps.
+            wait_for(lambda: "xlad_job_step_duration_seconds{" in get(http, "/metrics")[1], "the job's metrics")
+            text = get(http, "/metrics")[1]
+            self.assertIn("xlad_worker_silence_seconds{", text)
+            done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
+            bad = subprocess.run([promtool, "check", "metrics"], input=text.replace("# HELP", "# NO"),
+                                 capture_output=True, text=True)
+            self.assertNotEqual(bad.returncode, 0)
 
     def test_other_users_of_the_machine_see_nothing(self):
         if reason := why_no_other_user():
