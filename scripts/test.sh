@@ -27,11 +27,25 @@ build() {  # Arguments: PRESET TARGETS...
   ninja -C "build/$preset" "$@" | grep -vE '^\[[0-9]+/[0-9]+\]' || ((PIPESTATUS[0] == 0))
 }
 
+# Runs the tests of a preset. A test that fails runs once more, because the load of the machine can break a test that has
+# a race, and one such test should not refuse a good change. Its first run is printed again at the end, because the race
+# is still to be mended. Arguments: PRESET FLAGS_OF_CTEST...
+run_tests() {
+  local preset=$1 log=build/$1.ctest.log result=0
+  shift
+  ctest --test-dir "build/$preset" --output-on-failure -j2 --timeout "$($all && echo 3600 || echo 600)" \
+    --repeat until-pass:2 "$@" | tee "$log" || result=$?
+  if grep -E ' Test +#[0-9]+: .*\*\*\*(Failed|Timeout|Exception)' "$log"; then
+    echo "$preset: found the failed runs above, expected none; a test that passed the second time has a race: mend it"
+  fi
+  return $result
+}
+
 step "release: build"
 build release
 step "release: tests"
 if $all; then export XLAD_ALL_CASES=1; fi
-ctest --test-dir build/release --output-on-failure -j2
+run_tests release
 unset XLAD_ALL_CASES  # Programs with sanitizers are much slower.
 
 tsan_tests='collectives_exec_test|runtime_test|worker_test'
@@ -51,7 +65,7 @@ for preset in tsan fuzz; do  # The preset fuzz is the preset asan with libFuzzer
   [[ $preset == tsan ]] && filter='-*/ucx:*/mixed_ucx:*/openmpi'
   GTEST_FILTER=$filter \
     TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp halt_on_error=1" UBSAN_OPTIONS=print_stacktrace=1 \
-    ASAN_OPTIONS=detect_leaks=0 ctest --test-dir "build/$preset" -R "^(${!tests})\$" -LE slow --output-on-failure -j2
+    ASAN_OPTIONS=detect_leaks=0 run_tests "$preset" -R "^(${!tests})\$" -LE slow
 done
 
 fuzz_inputs=(text proto eval safetensors index)
