@@ -52,16 +52,17 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
   absl::Status Watch(const std::string& job_id, int64_t patience_ms,
                      const std::function<bool(const WatchJobResponse&)>& on_update) override {
-    int64_t next_step = 0;
-    int64_t lost_ns = 0;  // When the connection was lost, or 0 while it works.
+    Watching at;
+    at.request.set_job_id(job_id);
     while (true) {
-      bool done = false;
-      const absl::Status status = WatchUntilDisconnected(job_id, &next_step, on_update, &done, &lost_ns);
-      if (done) return absl::OkStatus();
+      const absl::Status status = WithToken(/*timeout_ms=*/0, [&](grpc::ClientContext* context) {
+        return WatchUntilDisconnected(context, on_update, &at);
+      });
+      if (at.done) return absl::OkStatus();
       if (!status.ok() && !absl::IsUnavailable(status)) return status;
       const int64_t now_ns = RealClock().NowNs();
-      if (lost_ns == 0) lost_ns = now_ns;
-      if (now_ns - lost_ns > patience_ms * kNsPerMs) return status;
+      if (at.lost_ns == 0) at.lost_ns = now_ns;
+      if (now_ns - at.lost_ns > patience_ms * kNsPerMs) return status;
       std::this_thread::sleep_for(kPause);
     }
   }
@@ -116,11 +117,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
   absl::StatusOr<std::string> Trace(const std::string& job_id) override {
-    grpc::ClientContext context;
-    PrepareCall(&context, token_->Token(), kTransferTimeoutMs);
     GetTraceRequest request;
     request.set_job_id(job_id);
-    return ReadChunks(stub_->GetTrace(&context, request).get());
+    return ReadChunks([&](grpc::ClientContext* context) { return stub_->GetTrace(context, request); });
   }
 
   absl::StatusOr<ListWorkersResponse> ListWorkers() override {
@@ -150,11 +149,11 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
   absl::StatusOr<std::string> GetBlob(const std::string& digest) override {
-    grpc::ClientContext context;
-    PrepareCall(&context, token_->Token(), kTransferTimeoutMs);
     GetBlobRequest request;
     request.set_digest(digest);
-    XLAD_ASSIGN_OR_RETURN(std::string bytes, ReadChunks(stub_->GetBlob(&context, request).get()));
+    XLAD_ASSIGN_OR_RETURN(std::string bytes, ReadChunks([&](grpc::ClientContext* context) {
+                            return stub_->GetBlob(context, request);
+                          }));
     if (Sha256Hex(bytes) != digest) {
       return absl::DataLossError(
           absl::StrCat("found contents that do not match blob ", digest, " in the coordinator's reply"));
@@ -199,32 +198,52 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     const int64_t size_;
   };
 
-  absl::StatusOr<std::string> ReadChunks(grpc::ClientReader<Chunk>* reader) const {
+  // Makes a call: `attempt` receives a context with the present token and the deadline. If the token is refused and its
+  // file has another one by then, makes the call again. Returns the status of the last attempt.
+  template <typename Attempt>
+  absl::Status WithToken(int64_t timeout_ms, const Attempt& attempt) const {
+    while (true) {
+      grpc::ClientContext context;
+      const std::string token = token_->Token();
+      PrepareCall(&context, token, timeout_ms);
+      const absl::Status status = attempt(&context);
+      if (!absl::IsUnauthenticated(status) || !token_->HasOther(token)) return status;
+    }
+  }
+
+  // Returns the data of all chunks of the call that `open` starts.
+  template <typename Open>
+  absl::StatusOr<std::string> ReadChunks(const Open& open) const {
     std::string bytes;
-    Chunk chunk;
-    while (reader->Read(&chunk)) bytes += chunk.data();
-    XLAD_RETURN_IF_ERROR(ToStatus(reader->Finish()));
+    XLAD_RETURN_IF_ERROR(WithToken(kTransferTimeoutMs, [&](grpc::ClientContext* context) {
+      bytes.clear();
+      const auto reader = open(context);
+      Chunk chunk;
+      while (reader->Read(&chunk)) bytes += chunk.data();
+      return ToStatus(reader->Finish());
+    }));
     return bytes;
   }
 
   // Fills `out` with the bytes from `offset` on. If `size` is not null, sets *size to the size of the blob.
   absl::Status GetBlobRange(const std::string& digest, int64_t offset, absl::Span<std::byte> out, int64_t* size) {
-    grpc::ClientContext context;
-    PrepareCall(&context, token_->Token(), kTransferTimeoutMs);
     GetBlobRangeRequest request;
     request.set_digest(digest);
     request.set_offset(offset);
     request.set_size(std::ssize(out));
-    const auto reader = stub_->GetBlobRange(&context, request);
     size_t received = 0;
-    Chunk chunk;
-    for (bool first = true; reader->Read(&chunk); first = false) {
-      if (first && size != nullptr) *size = chunk.total_bytes();
-      const size_t n = chunk.data().size();
-      if (received + n <= out.size() && n > 0) std::memcpy(out.data() + received, chunk.data().data(), n);
-      received += n;
-    }
-    XLAD_RETURN_IF_ERROR(ToStatus(reader->Finish()));
+    XLAD_RETURN_IF_ERROR(WithToken(kTransferTimeoutMs, [&](grpc::ClientContext* context) {
+      const auto reader = stub_->GetBlobRange(context, request);
+      received = 0;
+      Chunk chunk;
+      for (bool first = true; reader->Read(&chunk); first = false) {
+        if (first && size != nullptr) *size = chunk.total_bytes();
+        const size_t n = chunk.data().size();
+        if (received + n <= out.size() && n > 0) std::memcpy(out.data() + received, chunk.data().data(), n);
+        received += n;
+      }
+      return ToStatus(reader->Finish());
+    }));
     if (received == out.size()) return absl::OkStatus();
     return absl::DataLossError(
         absl::StrCat("found ", received, " bytes of blob ", digest, " in the reply, expected ", out.size()));
@@ -254,10 +273,10 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   absl::StatusOr<Response> Call(grpc::Status (Coordinator::Stub::*method)(grpc::ClientContext*, const Request&,
                                                                           Response*),
                                 const Request& request, int64_t timeout_ms = kCallTimeoutMs) {
-    grpc::ClientContext context;
-    PrepareCall(&context, token_->Token(), timeout_ms);
     Response response;
-    XLAD_RETURN_IF_ERROR(ToStatus((stub_.get()->*method)(&context, request, &response)));
+    XLAD_RETURN_IF_ERROR(WithToken(timeout_ms, [&](grpc::ClientContext* context) {
+      return ToStatus((stub_.get()->*method)(context, request, &response));
+    }));
     return response;
   }
 
@@ -277,16 +296,19 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
   // The coordinator compares the bytes with the digest.
   absl::Status PutBlob(const std::string& digest, int64_t size, const ReadPart& read) {
-    grpc::ClientContext context;
-    PrepareCall(&context, token_->Token(), kTransferTimeoutMs);
+    return WithToken(kTransferTimeoutMs,
+                     [&](grpc::ClientContext* context) { return TryPutBlob(context, digest, size, read); });
+  }
+
+  absl::Status TryPutBlob(grpc::ClientContext* context, const std::string& digest, int64_t size, const ReadPart& read) {
     PutBlobResponse response;
-    const auto writer = stub_->PutBlob(&context, &response);
+    const auto writer = stub_->PutBlob(context, &response);
     PutBlobRequest request;
     request.set_digest(digest);
     for (int64_t offset = 0; offset == 0 || offset < size; offset += kChunkBytes) {
       absl::StatusOr<std::string> part = read(offset, std::min(kChunkBytes, size - offset));
       if (!part.ok()) {
-        context.TryCancel();
+        context->TryCancel();
         (void)writer->Finish();
         return part.status();
       }
@@ -298,30 +320,32 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     return ToStatus(writer->Finish());
   }
 
-  // Watches from *next_step on over one connection. Sets *done if the job has ended or `on_update` returned false, and
-  // *lost_ns to 0 when an update arrives.
-  absl::Status WatchUntilDisconnected(const std::string& job_id, int64_t* next_step,
-                                      const std::function<bool(const WatchJobResponse&)>& on_update, bool* done,
-                                      int64_t* lost_ns) {
-    grpc::ClientContext context;
-    PrepareCall(&context, token_->Token(), 0);
-    WatchJobRequest request;
-    request.set_job_id(job_id);
-    request.set_from_step(*next_step);
-    const auto reader = stub_->WatchJob(&context, request);
+  // The position of a Watch.
+  struct Watching {
+    WatchJobRequest request;  // Its from_step is the step after the last one that was passed on.
+    int64_t lost_ns = 0;      // When the connection was lost, or 0 while it works.
+    bool done = false;        // Whether the job has ended or on_update has returned false.
+  };
+
+  // Watches over one connection.
+  absl::Status WatchUntilDisconnected(grpc::ClientContext* context,
+                                      const std::function<bool(const WatchJobResponse&)>& on_update, Watching* at) {
+    const auto reader = stub_->WatchJob(context, at->request);
     WatchJobResponse response;
     bool ended = false;
-    while (!*done && reader->Read(&response)) {
-      *lost_ns = 0;
-      for (const StepMetrics& metrics : response.metrics()) *next_step = std::max(*next_step, metrics.step() + 1);
-      *done = !on_update(response);
+    while (!at->done && reader->Read(&response)) {
+      at->lost_ns = 0;
+      for (const StepMetrics& metrics : response.metrics()) {
+        at->request.set_from_step(std::max(at->request.from_step(), metrics.step() + 1));
+      }
+      at->done = !on_update(response);
       ended = HasEnded(response.status().state());
     }
-    if (*done) context.TryCancel();
+    if (at->done) context->TryCancel();
     const grpc::Status status = reader->Finish();
     // The stream of an ended job continues until all metrics are sent.
-    *done = *done || (ended && status.ok());
-    if (*done) return absl::OkStatus();
+    at->done = at->done || (ended && status.ok());
+    if (at->done) return absl::OkStatus();
     // The job has not ended, so the coordinator is shutting down.
     return status.ok() ? absl::UnavailableError("the coordinator ended the stream") : ToStatus(status);
   }
