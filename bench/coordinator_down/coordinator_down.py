@@ -3,13 +3,13 @@
     python3 bench/coordinator_down/coordinator_down.py                      # 3 windows of 10 s, stopped by SIGSTOP
     python3 bench/coordinator_down/coordinator_down.py --rounds 20 --fault kill --seed 2
 
-The job runs on one cluster all the time. Windows in which the coordinator is away (stopped by SIGSTOP, or killed and
-started again) alternate with undisturbed windows of the same length; each begins after a random pause. A window
-consists of the steps from the one that the job had done at its beginning, until their times add up to its length.
-Prints one JSON object: for each pair of windows the medians and 99th percentiles of the step times, and their ratios
-(disturbed by undisturbed), and the ratios of all steps together. `steps_per_s` are the steps by the wall clock, so that
-a pause between two steps counts too: the status before and after a window tells their number. Exits with 1 if the job
-has failed or needed another attempt.
+The job runs on one cluster throughout. Windows in which the coordinator is away (stopped by SIGSTOP, or killed and
+started again) alternate with undisturbed windows of the same length; each begins after a random pause. The first step
+of a window is the step that the job runs when the window begins. The window contains as many steps as have, together,
+the time of its length. Prints one JSON object: for each pair of windows the medians and 99th percentiles of the step
+times, and their ratios (disturbed by undisturbed), and the ratios of all steps together. `steps_per_s` is the number of
+steps between the job's status before a window and its status after it, divided by the time on the wall clock. It
+therefore includes pauses between steps. Exits with 1 if the job has failed or needed another attempt.
 """
 
 import argparse

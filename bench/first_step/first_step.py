@@ -30,7 +30,7 @@ STEPS = 20
 
 
 class Workers(Cluster):
-    """A cluster whose workers keep an idle attempt process or not."""
+    """A cluster. If `keeps_idle` is true, its workers keep an idle attempt process."""
 
     def __init__(self, where, workers, keeps_idle):
         self.keeps_idle = keeps_idle

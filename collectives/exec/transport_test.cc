@@ -112,7 +112,7 @@ TEST_P(TcpFabricTest, FullRingsDoNotDeadlock) {
   });
 }
 
-// When device 2 fails, large messages to and from it are being sent.
+// Device 2 fails while large messages to and from it are being sent.
 TEST_P(TcpFabricTest, TheReasonOfAnAbortArrivesAfterLargeMessages) {
   const std::string big(10 * SizeOfLargeMessages(), 'x');
   for (int last = 0; last < 8; ++last) {
