@@ -238,7 +238,8 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
     }
     ObjectInfo info = hasher.Finish();
     if (info.sha256 != digest) {
-      return absl::DataLossError(absl::StrCat("blob ", digest, " is damaged: its contents have another SHA-256"));
+      return absl::DataLossError(absl::StrCat("blob ", digest, " is damaged: its ", file.size(),
+                                              " bytes have SHA-256 ", info.sha256));
     }
     WriteSums(info).IgnoreError();  // If this fails, the next reader computes the checksums again.
     return info;

@@ -52,10 +52,12 @@ class VerifyingReader final : public RangeReader {
     for (int64_t block = first / sums_.block_bytes; !blocks.empty(); ++block) {
       const absl::Span<const std::byte> bytes = blocks.first(std::min<size_t>(blocks.size(), sums_.block_bytes));
       blocks.remove_prefix(bytes.size());
-      if (Hash64(AsText(bytes)) == sums_.sums[block]) continue;
+      const uint64_t found = Hash64(AsText(bytes));
+      if (found == sums_.sums[block]) continue;
       return absl::DataLossError(absl::StrCat(name_, " is damaged: its bytes [", block * sums_.block_bytes, ", ",
                                               block * sums_.block_bytes + std::ssize(bytes),
-                                              ") are not those that were written"));
+                                              ") have checksum ", absl::Hex(found, absl::kZeroPad16), ", expected ",
+                                              absl::Hex(sums_.sums[block], absl::kZeroPad16)));
     }
     return absl::OkStatus();
   }

@@ -157,8 +157,9 @@ absl::StatusOr<std::string> SerializeIndex(v1::CheckpointIndex index) {
 absl::StatusOr<v1::CheckpointIndex> ParseIndex(absl::string_view given) {
   std::string text(given);
   XLAD_ASSIGN_OR_RETURN(const std::string hash, TakeHash(&text));
-  if (Sha256Hex(text) != hash) {
-    return absl::DataLossError("the index of the checkpoint is damaged: its index_sha256 is not that of its text");
+  if (const std::string found = Sha256Hex(text); found != hash) {
+    return absl::DataLossError(absl::StrCat("the index of the checkpoint is damaged: its text has SHA-256 ", found,
+                                            ", expected its index_sha256 ", hash));
   }
   v1::CheckpointIndex index;
   google::protobuf::util::JsonParseOptions options;

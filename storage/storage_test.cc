@@ -114,7 +114,13 @@ TEST(BlockSums, AnyRangeIsReadAndVerified) {
       inner->bytes()[flipped] ^= static_cast<char>(1 << (random() % 8));
       const auto damaged = ReadString(*reader, begin, length);
       EXPECT_EQ(damaged.status().code(), absl::StatusCode::kDataLoss);
-      EXPECT_THAT(std::string(damaged.status().message()), HasSubstr("it is damaged"));
+      const int64_t block = flipped / info.sums.block_bytes, first = block * info.sums.block_bytes;
+      const std::string read = inner->bytes().substr(first, info.sums.block_bytes);
+      const std::string evidence =
+          absl::StrCat("it is damaged: its bytes [", first, ", ", first + read.size(), ") have checksum ",
+                       absl::Hex(Hash64(read), absl::kZeroPad16), ", expected ",
+                       absl::Hex(info.sums.sums[block], absl::kZeroPad16));
+      EXPECT_EQ(damaged.status().message(), evidence);
       inner->bytes()[flipped] = bytes[flipped];
     }
     EXPECT_FALSE(ReadString(*reader, size, 1).ok());

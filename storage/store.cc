@@ -151,9 +151,11 @@ absl::Status Store::VerifyCheckpoint(const std::string& uri) const {
       hasher.Add(piece);
       at += bytes;
     }
-    if (hasher.Finish().sha256 == shard.sha256()) continue;
+    const std::string found = hasher.Finish().sha256;
+    if (found == shard.sha256()) continue;
     return absl::DataLossError(absl::StrCat(index_uri.ToString(), ": shard ", shard.uri(),
-                                            " is not the one that was written: its SHA-256 is different"));
+                                            " is not the one that was written: it has SHA-256 ", found, ", expected ",
+                                            shard.sha256()));
   }
   return absl::OkStatus();
 }

@@ -425,7 +425,7 @@ void AttemptMachine::OnFailed(const WorkerId& worker, const TaskFailed& message)
     attempt.program_error = error;
     attempt.failed_step = message.step();
   }
-  attempt.found_damage = attempt.found_damage || FindsDamage(*job, message);
+  NoteDamage(*job, worker, message, &attempt);
   if (attempt.suspect.empty()) attempt.suspect = message.suspect_worker();
   if (blames_a_peer && HasPeer(*job, message.suspect_worker())) Suspect(context_, message.suspect_worker(), worker);
   CheckFailure(job);
@@ -467,8 +467,7 @@ void AttemptMachine::CheckFailure(Job* job) {
     return FailAttempt(context_, job, {reason, attempt.suspect, "", -1});
   }
   const int64_t step = attempt.program_error.empty() ? -1 : attempt.failed_step;
-  const std::string damaged = attempt.found_damage ? job->placed.checkpoint_uri() : "";
-  FailAttempt(context_, job, {attempt.failure, "", attempt.program_error, step, damaged});
+  FailAttempt(context_, job, {attempt.failure, "", attempt.program_error, step, attempt.findings});
 }
 
 void AttemptMachine::OnWorkerLost(const WorkerId& worker, const std::string& why) {
@@ -549,6 +548,7 @@ void AttemptMachine::OnTick() {
 
 void AttemptMachine::AfterRecovery() {
   for (Job* job : context_.jobs.Open()) {
+    if (job->damaged_attempts > 0) job->failed_ns = context_.now_ns;  // The pause begins again.
     if (!job->attempt_running) continue;
     context_.AddAttempt(*job).awaiting_adoption = true;
     for (const Peer& peer : job->placed.peers()) context_.recovered[WorkerId(peer.worker_id())].push_back(job->id);

@@ -3,7 +3,10 @@
 #include <algorithm>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "base/log.h"
+#include "service/state/messages.h"
 #include "storage/checkpoint_index.h"
 #include "storage/job_uris.h"
 
@@ -22,8 +25,7 @@ const Checkpoint* OlderThan(const Context& context, const std::string& uri) {
   return nullptr;
 }
 
-}  // namespace
-
+// Whether the message says that the checkpoint from which the job's starting attempt begins is damaged.
 bool FindsDamage(const Job& job, const TaskFailed& message) {
   const std::string& uri = job.placed.checkpoint_uri();
   if (job.state != STARTING || uri.empty() || !message.suspect_worker().empty()) return false;
@@ -34,7 +36,35 @@ bool FindsDamage(const Job& job, const TaskFailed& message) {
          absl::StrContains(message.error(), storage::StateContext(uri) + ": ");
 }
 
-std::string DropDamaged(Context& context, Job* job, const std::string& damage) {
+std::string DamageText(const Job& job) {
+  return absl::StrCat("found in ", job.damaged_attempts, " attempts in a row: ",
+                      absl::StrJoin(job.findings, "; ", [](std::string* out, const DamageFinding& finding) {
+                        absl::StrAppend(out, finding.what());
+                      }));
+}
+
+}  // namespace
+
+void NoteDamage(const Job& job, const WorkerId& worker, const TaskFailed& message, Attempt* attempt) {
+  if (!FindsDamage(job, message) || std::ssize(attempt->findings) == Attempt::kMaxFindings) return;
+  // A worker repeats its message after a reconnection.
+  const auto is_known = [&](const DamageFinding& finding) { return finding.worker() == worker.str(); };
+  if (std::any_of(attempt->findings.begin(), attempt->findings.end(), is_known)) return;
+  DamageFinding finding;
+  finding.set_worker(worker.str());
+  finding.set_what(absl::StrCat(Context::WorkerText(job, worker.str()), ": ", Shortened(message.error())));
+  // The first failure of the attempt may be another one.
+  const bool is_first = absl::StrContains(attempt->failure, message.error());
+  if (!is_first) absl::StrAppend(&attempt->failure, "; ", finding.what());
+  attempt->findings.push_back(std::move(finding));
+}
+
+bool IsConfirmedDamage(const Job& job) {
+  return job.damaged_attempts >= kFindingsOfOneWorker || (job.damaged_attempts >= 2 && job.findings.size() >= 2);
+}
+
+std::string DropDamaged(Context& context, Job* job) {
+  const std::string damage = DamageText(*job);
   JobEvent event = context.NewEvent(job->id);
   CheckpointsDropped* dropped = event.mutable_dropped();
   dropped->set_damage(damage);
@@ -56,6 +86,8 @@ std::string DropDamaged(Context& context, Job* job, const std::string& damage) {
     dropped->set_resumed_uri(older->uri);
     dropped->set_resumed_digest(older->digest);
   }
+  LogError("a damaged checkpoint is dropped, its files are kept",
+           {{"job", job->id.str()}, {"checkpoint", job->damaged_uri}, {"damage", damage}});
   context.Record(std::move(event));
   context.Changed(job->id);
   return "";

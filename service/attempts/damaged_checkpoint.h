@@ -7,14 +7,24 @@
 
 namespace xlad::service {
 
-// Whether a worker reports with this message that the checkpoint from which the job's starting attempt begins is
-// damaged, or that a part of it no longer exists. False if the place of the checkpoint cannot be reached.
-bool FindsDamage(const Job& job, const TaskFailed& message);
+// The number of attempts in a row in which a single worker must find a checkpoint damaged. With the pauses between them
+// (RetryPauseMs) the worker reads it for the last time at least 15 s after the first finding.
+inline constexpr int64_t kFindingsOfOneWorker = 5;
 
-// Drops the checkpoint that two attempts in a row have found damaged, so that the next attempt starts from the one
-// before it: of the job itself, or, if the job was resumed and has no checkpoint of its own, of the job that it
-// continues. The files of a dropped checkpoint are kept. If there is no older checkpoint, nothing is dropped, because
-// the damage may lie in what a worker reads, and returns why the job must end. Otherwise returns an empty text.
-std::string DropDamaged(Context& context, Job* job, const std::string& damage);
+// Notes that the worker reports with this message that the checkpoint from which the job's starting attempt begins is
+// damaged, or that a part of it no longer exists. Does nothing for other failures, or if the place of the checkpoint
+// cannot be reached.
+void NoteDamage(const Job& job, const WorkerId& worker, const TaskFailed& message, Attempt* attempt);
+
+// Whether the checkpoint that the latest attempt found damaged is to be dropped. At least two attempts in a row must
+// have found that, and different workers. The findings of one worker may be due to its disk, its memory or its path to
+// the files, so they count only after kFindingsOfOneWorker attempts.
+bool IsConfirmedDamage(const Job& job);
+
+// Drops the checkpoint that the latest attempts found damaged, so that the next attempt starts from the one before it:
+// of the job itself, or, if the job was resumed and has no checkpoint of its own, of the job that it continues. The
+// files of a dropped checkpoint are kept. If there is no older checkpoint, nothing is dropped, because the damage may
+// lie in what a worker reads, and returns why the job must end. Otherwise returns an empty text.
+std::string DropDamaged(Context& context, Job* job);
 
 }  // namespace xlad::service

@@ -72,12 +72,13 @@ void FailAttempt(Context& context, Job* job, const AttemptEnding& ending) {
   ended.set_reason(ending.reason);
   ended.set_lost_worker(ending.lost_worker);
   ended.set_program_error(ending.program_error);
-  ended.set_damaged_checkpoint(ending.damaged_checkpoint);
+  if (!ending.findings.empty()) ended.set_damaged_checkpoint(job->placed.checkpoint_uri());
+  ended.mutable_findings()->Assign(ending.findings.begin(), ending.findings.end());
   ended.set_step(ending.step >= 0 ? ending.step : job->step);
   EndAttempt(context, job, ended, AbortMessage(job->current(), ending.reason));
   job->failed_ns = context.now_ns;
   std::string final_reason = WhyNoRetry(*job, ending);
-  if (final_reason.empty() && job->damaged_again) final_reason = DropDamaged(context, job, ending.reason);
+  if (final_reason.empty() && IsConfirmedDamage(*job)) final_reason = DropDamaged(context, job);
   if (!final_reason.empty()) EndJob(context, job, FAILED, final_reason);
 }
 
@@ -90,6 +91,11 @@ void StopAttempt(Context& context, Job* job, const AttemptStop& stop) {
   const AttemptId attempt = job->current();
   EndAttempt(context, job, ended, stop.forget ? ForgetMessage(attempt) : AbortMessage(attempt, stop.reason));
   if (!stop.lost_worker.empty()) job->failed_ns = context.now_ns;
+}
+
+int64_t RetryPauseMs(const CoordinatorOptions& options, const Job& job) {
+  const int64_t damaged = job.damaged_attempts > 0 ? job.damaged_attempts + 1 : 0;
+  return RetryPauseMs(options, std::max(job.failures, damaged));
 }
 
 int64_t RetryPauseMs(const CoordinatorOptions& options, int64_t failures) {

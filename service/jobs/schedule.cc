@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
+#include "base/counted.h"
 #include "base/log.h"
 #include "proto/device_name.h"
 #include "proto/mesh.h"
@@ -37,11 +38,15 @@ void JobMachine::SetReason(Job* job, const std::string& reason) {
 JobMachine::Outcome JobMachine::ScheduleOne(Job* job) {
   if (job->state != PENDING || job->attempt_running) return Outcome::kDone;
   wake_ns_ = INT64_MAX;
-  const int64_t pause_ms = RetryPauseMs(context_.options, job->failures);
+  const int64_t pause_ms = RetryPauseMs(context_.options, *job);
   if (job->failed_ns < 0 || context_.now_ns >= job->failed_ns + pause_ms * kNsPerMs) return TryJob(job);
   WakeAt(job->failed_ns + pause_ms * kNsPerMs);
-  SetReason(job, absl::StrCat(job->failures, " attempts in a row have failed; the next one begins after a pause of ",
-                              pause_ms, " ms"));
+  const std::string what =
+      job->damaged_attempts == 0
+          ? absl::StrCat(job->failures, " attempts in a row have failed")
+          : absl::StrCat(Counted(job->damaged_attempts, "attempt"), " in a row found checkpoint ", job->damaged_uri,
+                         " damaged; it is read again, because the damage may lie in what one worker read");
+  SetReason(job, absl::StrCat(what, "; the next one begins after a pause of ", pause_ms, " ms"));
   return Outcome::kWaitsForEvent;
 }
 

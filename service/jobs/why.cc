@@ -55,7 +55,7 @@ std::optional<int64_t> ExplainDevices(const Context& context, const Job& job, Wh
 
 // Whether the job waits because its latest attempts have failed.
 bool IsPausing(const Context& context, const Job& job) {
-  const int64_t pause_ns = RetryPauseMs(context.options, job.failures) * kNsPerMs;
+  const int64_t pause_ns = RetryPauseMs(context.options, job) * kNsPerMs;
   return job.failed_ns >= 0 && context.now_ns < job.failed_ns + pause_ns;
 }
 

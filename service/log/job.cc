@@ -47,20 +47,38 @@ void ApplyPlaced(const AttemptPlaced& placed, Job* job) {
   job->step = placed.first_step();
 }
 
+void ForgetDamage(Job* job) {
+  job->damaged_uri.clear();
+  job->damaged_attempts = 0;
+  job->findings.clear();
+}
+
+void ApplyFindings(const AttemptEnded& ended, Job* job) {
+  if (ended.damaged_checkpoint() != job->damaged_uri) ForgetDamage(job);
+  if (ended.damaged_checkpoint().empty()) return;
+  job->damaged_uri = ended.damaged_checkpoint();
+  ++job->damaged_attempts;
+  std::vector<DamageFinding> findings(ended.findings().begin(), ended.findings().end());
+  if (findings.empty()) findings.emplace_back().set_what(ended.reason());  // The log is old.
+  for (DamageFinding& finding : findings) {
+    std::erase_if(job->findings, [&](const DamageFinding& other) { return other.worker() == finding.worker(); });
+    job->findings.push_back(std::move(finding));
+  }
+}
+
 void ApplyAttemptEnded(const AttemptEnded& ended, Job* job) {
   job->attempt_running = false;
   job->lost_worker = ended.lost_worker();
   job->reason = job->ending = ended.reason();
   job->state = PENDING;
-  job->damaged_again = !ended.damaged_checkpoint().empty() && ended.damaged_checkpoint() == job->damaged_uri;
-  job->damaged_uri = ended.damaged_checkpoint();
+  ApplyFindings(ended, job);
   if (!ended.state_blob().empty()) {
     job->first_step = ended.step();
     job->state_blob = ended.state_blob();
     job->failures = 0;
     return;
   }
-  // A damaged checkpoint is dropped after the second such end, so these ends are not counted.
+  // A damaged checkpoint is dropped after a few such ends, so they are not counted.
   if (ended.stopped() || !job->damaged_uri.empty()) return;
   ++job->failures;
   const bool is_program_error = !ended.program_error().empty();
@@ -94,7 +112,10 @@ void ApplyCheckpointFailed(const CheckpointFailed& failed, Job* job) {
 
 void ApplyDropped(const CheckpointsDropped& dropped, int64_t unix_ns, Job* job) {
   job->surplus_events += dropped.steps_size() + (dropped.damage().empty() ? 1 : 0);
-  if (!dropped.damage().empty()) job->damage = dropped.damage();
+  if (!dropped.damage().empty()) {
+    job->damage = dropped.damage();
+    ForgetDamage(job);
+  }
   if (!dropped.resumed_uri().empty()) {
     job->first_step = dropped.first_step();
     job->resumed = {dropped.first_step(), dropped.resumed_uri(), dropped.resumed_digest(), unix_ns};

@@ -85,8 +85,10 @@ struct Job {
   int32_t checkpoint_error_code = 0;    // The absl::StatusCode of the error, or 0 if it is not known.
   // The checkpoint of another job from which the job started. Its uri is empty if there is none.
   Checkpoint resumed;
-  std::string damaged_uri;   // The checkpoint that the latest attempt found damaged, or empty.
-  bool damaged_again = false;  // Whether the attempt before the latest one found the same checkpoint damaged.
+  std::string damaged_uri;  // The checkpoint that the latest attempt found damaged, or empty.
+  // The latest attempts in a row that found it damaged: their number, and the last finding of each of their workers.
+  int64_t damaged_attempts = 0;
+  std::vector<DamageFinding> findings;
   // The URIs of the job's own checkpoints that were dropped because they are damaged. Their files are kept.
   std::vector<std::string> damaged;
   std::string damage;  // How the checkpoint that was dropped last is damaged, or empty.

@@ -5,7 +5,9 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
+#include "proto/job_log.pb.h"
 #include "proto/worker.pb.h"
 #include "proto/xlad_v1.h"
 #include "service/log/ids.h"
@@ -57,7 +59,9 @@ struct Attempt {
   // The first failure that a worker reported, and the worker that may have caused it. The attempt ends when the suspect
   // is known to be gone, or after the grace period.
   std::string failure, suspect;
-  bool found_damage = false;  // Whether a worker found the checkpoint damaged from which the attempt starts.
+  // The workers that found the checkpoint damaged from which the attempt starts, at most kMaxFindings.
+  std::vector<DamageFinding> findings;
+  static constexpr int64_t kMaxFindings = 8;
   // The error of the program itself, without names of processes; empty if the program did not fail.
   std::string program_error;
   int64_t failed_step = 0;  // The step of program_error.

@@ -335,7 +335,7 @@ void StormClients::CheckIdleDevices() {
   for (const service::WorkerDevices& offer : context.Offers(/*only_free=*/true)) free += offer.devices;
   const service::Job* blocking = context.blocking.empty() ? nullptr : context.jobs.Find(context.blocking);
   for (const service::Job* job : context.jobs.Open()) {
-    const int64_t pause_ms = service::RetryPauseMs(context.options, job->failures);
+    const int64_t pause_ms = service::RetryPauseMs(context.options, *job);
     const bool pauses = job->failed_ns >= 0 && context.now_ns < job->failed_ns + pause_ms * kNsPerMs;
     const bool wants_its_workers = job->spec.on_loss() == JobSpec::WAIT && !job->lost_worker.empty();
     const bool may_wait = job->attempt_running || pauses || wants_its_workers ||
