@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "compiler/analysis/flops.h"
+#include "compiler/analysis/library_op.h"
 #include "compiler/analysis/op_cost.h"
 #include "hlo/analysis/counts.h"
 #include "hlo/analysis/leaves.h"
@@ -90,6 +91,22 @@ double BytesOf(const Instruction& root, double elements) {
   return bytes;
 }
 
+// Whether an instruction reads its operands completely, even if they are larger than its results.
+bool ReadsAll(const Instruction& root) {
+  switch (root.opcode()) {
+    case Opcode::kDot:
+    case Opcode::kRaggedDot:
+    case Opcode::kConvolution:
+    case Opcode::kFft:
+    case Opcode::kTriangularSolve:
+    case Opcode::kTopk:
+    case Opcode::kCustomCall:
+      return true;
+    default:
+      return IsLibraryOp(root);
+  }
+}
+
 }  // namespace
 
 double EstimateNs(const Instruction& root) {
@@ -107,9 +124,7 @@ double BytesMoved(const Instruction& root) {
   if (inner->opcode() == Opcode::kDynamicUpdateSlice) {
     return 2 * static_cast<double>(inner->operand(1)->shape().array().bytes());
   }
-  const bool reads_all = root.opcode() == Opcode::kDot || root.opcode() == Opcode::kRaggedDot ||
-                         root.opcode() == Opcode::kConvolution;
-  return BytesOf(root, reads_all ? std::numeric_limits<double>::infinity() : ElementsRead(root));
+  return BytesOf(root, ReadsAll(root) ? std::numeric_limits<double>::infinity() : ElementsRead(root));
 }
 
 int64_t WantedTiles(const Instruction& root) {

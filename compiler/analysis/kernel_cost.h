@@ -12,8 +12,9 @@ namespace xlad::compiler {
 // time for arithmetic and the time for reading and writing memory.
 double EstimateNs(const hlo::Instruction& root);
 
-// The bytes that an instruction, which may be a fusion, reads and writes. The operands of dots and convolutions are
-// counted completely. Any other operand counts as at most as many elements as the largest result or reduced array has.
+// The bytes that an instruction, which may be a fusion, reads and writes. The operands of dots, convolutions, other
+// library ops and topk are counted completely. Any other operand counts as at most as many elements as the largest
+// result or reduced array has.
 // For a dynamic-update-slice, or a fusion whose root is one, only the slice is counted, as read and written.
 double BytesMoved(const hlo::Instruction& root);
 

@@ -12,7 +12,7 @@
 namespace xlad::compiler {
 namespace {
 
-TEST(KernelCost, BytesOfReducedOperandsAreCountedCompletely) {
+TEST(KernelCost, BytesOfOperandsThatAreLargerThanResults) {
   const auto module = hlo::ParseText(hlo::TestText("compiler/analysis/testdata/kernel_cost.hlo"));
   ASSERT_TRUE(module.ok()) << module.status();
   const auto bytes = [&](const std::string& name) {
@@ -26,6 +26,9 @@ TEST(KernelCost, BytesOfReducedOperandsAreCountedCompletely) {
   EXPECT_EQ(bytes("sums"), whole + scalar + 4 * 64);
   EXPECT_EQ(bytes("windows"), whole + scalar + corner);
   EXPECT_EQ(bytes("fusion"), whole + scalar + corner);
+  EXPECT_EQ(bytes("topk"), whole + 2 * 4 * 64 * 3);
+  EXPECT_EQ(bytes("fft"), 8 * 64 * 33 + whole);
+  EXPECT_EQ(bytes("solve"), whole + 2 * 4 * 64);
 }
 
 // The estimate is that of the multiplications, whatever the last dimension of the result is.
