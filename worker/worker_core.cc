@@ -31,6 +31,10 @@ void SetKey(const LaunchTask& launch, Message* message) {
 // The number of this worker's devices that a task needs.
 int DevicesOf(const LaunchTask& launch) { return launch.devices_size() / std::max(1, launch.shards_per_device()); }
 
+std::optional<std::string> OwnerOf(const LaunchTask& launch) {
+  return launch.has_owner() ? std::optional(launch.owner()) : std::nullopt;
+}
+
 // Sets the fields of a task's answer to a request that names a step.
 template <typename Event, typename Message>
 void SetAnswer(const LaunchTask& launch, const Event& event, Message* answer) {
@@ -229,7 +233,8 @@ void WorkerCore::On(const CoordinatorMessage& message) {
       if (drain_until_ns_.has_value()) actions_.push_back(Exit{absl::OkStatus(), work_moved_});
       return;
     case CoordinatorMessage::kForget:
-      return Forget(KeyOf(message.forget()), "");
+      Forget(KeyOf(message.forget()), "");
+      return StartTasks();
     default:
       LogWarn("the coordinator sent a message of an unknown kind: it is of a later version");
   }
@@ -252,11 +257,24 @@ void WorkerCore::OnLaunch(const LaunchTask& launch) {
                             {"first_step", absl::StrCat(launch.first_step())}});
   tasks_[key].launch = launch;
   StartTasks();
+  if (tasks_[key].task == nullptr) LogInfo("the task waits until other processes have ended", {{"job", key.job_id}});
+}
+
+bool WorkerCore::RunsOthers(const LaunchTask& launch) const {
+  if (!launch.has_owner()) return false;
+  const auto is_other = [&](const std::optional<std::string>& owner) {
+    return owner.has_value() && *owner != launch.owner();
+  };
+  return std::any_of(ending_.begin(), ending_.end(), [&](const auto& task) { return is_other(task.second.owner); }) ||
+         std::any_of(tasks_.begin(), tasks_.end(), [&](const auto& task) {
+           const TaskRecord& record = task.second;
+           return record.task != nullptr && !record.exited && is_other(OwnerOf(record.launch));
+         });
 }
 
 void WorkerCore::StartTasks() {
   int free = options_.identity.devices();
-  for (const auto& [key, devices] : ending_) free -= devices;
+  for (const auto& [key, task] : ending_) free -= task.devices;
   for (const auto& [key, record] : tasks_) {
     if (record.task != nullptr) free -= DevicesOf(record.launch);
   }
@@ -264,6 +282,7 @@ void WorkerCore::StartTasks() {
     if (record.task != nullptr) continue;
     // If no process is about to end, waiting cannot free devices, so the task starts.
     if (DevicesOf(record.launch) > free && !ending_.empty()) continue;
+    if (RunsOthers(record.launch)) continue;
     free -= DevicesOf(record.launch);
     record.task = make_task_(record.launch);
   }
@@ -389,6 +408,7 @@ void WorkerCore::OnAbort(const AbortTask& message) {
   LogError("the coordinator aborts the task",
            {{"job", key.job_id}, {"attempt", absl::StrCat(key.attempt)}, {"step", step}, {"reason", message.reason()}});
   Forget(key, absl::StrCat("the coordinator aborted the attempt: ", message.reason()));
+  StartTasks();
 }
 
 void WorkerCore::OnAcknowledge(const Acknowledge& message) {
@@ -409,7 +429,9 @@ void WorkerCore::Forget(const TaskKey& key, const std::string& why) {
   work_moved_ = work_moved_ || (drain_until_ns_.has_value() && stopped);
   if (record.task != nullptr) {
     if (!why.empty()) record.task->Abort({absl::CancelledError(why), ""});
-    if (options_.tasks_have_processes && !record.exited) ending_[key] = DevicesOf(record.launch);
+    if (options_.tasks_have_processes && !record.exited) {
+      ending_[key] = {DevicesOf(record.launch), OwnerOf(record.launch)};
+    }
     actions_.push_back(DropTask{std::move(record.task)});
   }
   tasks_.erase(found);
@@ -514,8 +536,10 @@ void WorkerCore::On(const TaskHasExited& event) {
   if (ending_.erase(event.key) > 0) return StartTasks();
   TaskRecord* record = Find(event.key);
   const bool has_ended = record != nullptr && record->end.has_value() && !record->end->has_stopped();
-  if (record != nullptr) record->exited = true;
-  if (record == nullptr || has_ended) return;
+  if (record == nullptr) return;
+  record->exited = true;
+  StartTasks();
+  if (has_ended) return;
   const absl::Status error = ExitError(end);
   if (!reports_exits_) {
     return On(TaskHasFailed{event.key, record->task->finished_steps(), {error, ""}});

@@ -222,8 +222,10 @@ class WorkerCore {
   void Lease(const TaskKey& key, int64_t lease_until_step);
   void PassLease(TaskRecord* record);
   // Starts the launches for which there are free devices. The devices of a task are not free until its process has
-  // ended. If no process is about to end, starts all launches, because waiting cannot free devices.
+  // ended. If no process is about to end, starts all launches, because waiting cannot free devices. A launch with an
+  // owner always waits for the tasks of other owners: the coordinator has ended them, or will when it learns of them.
   void StartTasks();
+  bool RunsOthers(const LaunchTask& launch) const;
   void RequestDrain();
 
   // The error of an attempt whose process ended as in `end`.
@@ -242,7 +244,11 @@ class WorkerCore {
   const WorkerCoreOptions options_;
   const MakeTask make_task_;
   std::map<TaskKey, TaskRecord> tasks_;
-  std::map<TaskKey, int> ending_;  // The numbers of devices of forgotten tasks whose processes have not ended.
+  struct Ending {
+    int devices = 0;
+    std::optional<std::string> owner;
+  };
+  std::map<TaskKey, Ending> ending_;  // Forgotten tasks whose processes have not ended.
   int64_t term_ = 0;               // The term of the newest coordinator.
   bool reports_exits_ = false;     // Whether the coordinator supports AttemptExited.
   bool sends_traces_ = false;      // Whether the coordinator supports TaskTrace.

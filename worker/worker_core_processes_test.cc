@@ -96,7 +96,12 @@ class TasksWithProcesses : public WorkerCoreTest {
   TasksWithProcesses() : WorkerCoreTest(WithProcesses()) {}
 
   void LaunchOn(int devices, const std::string& job, int64_t attempt, int shards_per_device = 0) {
+    LaunchFor(nullptr, devices, job, attempt, shards_per_device);
+  }
+  // If `owner` is null, the launch has none.
+  void LaunchFor(const char* owner, int devices, const std::string& job, int64_t attempt, int shards_per_device = 0) {
     CoordinatorMessage message;
+    if (owner != nullptr) message.mutable_launch()->set_owner(owner);
     message.mutable_launch()->set_job_id(job);
     message.mutable_launch()->set_attempt(attempt);
     message.mutable_launch()->set_shards_per_device(shards_per_device);
@@ -145,6 +150,42 @@ TEST_F(TasksWithProcesses, TheNextAttemptWaitsForTheEndOfTheLastOne) {
   ForgetJob();
   LaunchOn(2, "job", 3);
   EXPECT_EQ(alive_, 1) << "the process of attempt 2 has ended before it was dropped";
+}
+
+TEST_F(TasksWithProcesses, TheNextOwnersTaskWaitsForTheLastOwnersProcess) {
+  Attach();
+  LaunchFor("alice", 1, "job", 1);
+  LaunchFor("alice", 1, "more", 1);
+  EXPECT_EQ(alive_, 2) << "tasks of one owner";
+  LaunchFor("bob", 1, "next", 1);
+  EXPECT_EQ(alive_, 2) << "the coordinator has ended the tasks, but the message was lost with a connection";
+  Abort("canceled");
+  Handle(TaskHasExited{{"job", 1}, {}});
+  EXPECT_EQ(alive_, 1);
+  Handle(TaskHasFinished{{"more", 1}});
+  Handle(TaskHasExited{{"more", 1}, {}});
+  EXPECT_EQ(alive_, 2) << "the process has ended, although its task is not forgotten";
+  LaunchFor("alice", 1, "job", 2);
+  EXPECT_EQ(alive_, 2);
+  CoordinatorMessage forget;
+  forget.mutable_forget()->set_job_id("next");
+  forget.mutable_forget()->set_attempt(1);
+  Handle(forget);
+  EXPECT_EQ(alive_, 1) << "its process has not ended";
+  Handle(TaskHasExited{{"next", 1}, {}});
+  EXPECT_EQ(alive_, 2);
+}
+
+// With --share-workers, or after an update of the coordinator.
+TEST_F(TasksWithProcesses, ALaunchOrATaskWithoutOwnerDoesNotWait) {
+  Attach();
+  LaunchFor("alice", 1, "job", 1);
+  LaunchOn(1, "shared", 1);
+  EXPECT_EQ(alive_, 2);
+  Abort("canceled");
+  Handle(TaskHasExited{{"job", 1}, {}});
+  LaunchFor("bob", 1, "bob", 1);
+  EXPECT_EQ(alive_, 2);
 }
 
 TEST_F(TasksWithProcesses, ALaunchThatWaitsCanBeAborted) {

@@ -36,6 +36,7 @@ void SendLaunch(Context& context, const Job& job, const Peer& peer) {
   if (attempt.common_launch == nullptr) {
     CoordinatorMessage common;
     *common.mutable_launch() = LaunchOf(job);
+    if (!context.options.share_workers) common.mutable_launch()->set_owner(job.owner);
     attempt.common_launch = std::make_shared<const std::string>(common.SerializeAsString());
   }
   CoordinatorMessage message;
