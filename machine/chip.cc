@@ -1,10 +1,12 @@
 // Reads chip files. Keys returns the table of the keys of a chip file.
 #include "machine/chip.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <variant>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "base/suggest.h"
 #include "machine/built_in_chips.h"
@@ -17,7 +19,9 @@
 namespace xlad::machine {
 namespace {
 
-// The member that a key sets. Counts are integers of 1 to 65,536.
+constexpr int kMaxCount = 1 << 16;
+
+// The member that a key sets. Counts are integers of 1 to `max`.
 using Target = std::variant<int Chip::*, double Chip::*, bool Chip::*>;
 
 struct Key {
@@ -26,9 +30,8 @@ struct Key {
   Target target;
   Dimension dimension = Dimension::kBytes;  // Used only if `target` is a double.
   bool required = true;
+  int max = kMaxCount;
 };
-
-constexpr int kMaxCount = 1 << 16;
 
 const std::vector<Key>& Keys() {
   using enum Dimension;
@@ -44,7 +47,7 @@ const std::vector<Key>& Keys() {
       {"hbm", "size", &Chip::hbm_bytes, kBytes},
       {"hbm", "rate", &Chip::hbm_bytes_per_s, kBytesPerSecond},
       {"vmem", "size", &Chip::vmem_bytes, kBytes},
-      {"ici", "dimensions", &Chip::ici_dimensions},
+      {"ici", "dimensions", &Chip::ici_dimensions, kBytes, true, 3},
       {"ici", "rate", &Chip::ici_bytes_per_s, kBytesPerSecond},
       {"ici", "hop", &Chip::ici_hop_s, kSeconds},
       {"ici", "launch", &Chip::ici_launch_s, kSeconds},
@@ -57,6 +60,15 @@ const std::vector<Key>& Keys() {
 }
 
 std::string FullName(const Key& key) { return absl::StrCat(key.table, ".", key.name); }
+
+// A value as an error message shows it.
+std::string FoundText(const toml::node& node) {
+  if (node.as_string() != nullptr) return absl::StrCat("\"", node.as_string()->get(), "\"");
+  if (node.as_integer() != nullptr) return absl::StrCat(node.as_integer()->get());
+  if (node.as_floating_point() != nullptr) return absl::StrCat(node.as_floating_point()->get());
+  if (node.as_boolean() != nullptr) return node.as_boolean()->get() ? "true" : "false";
+  return node.as_table() != nullptr ? "a table" : node.as_array() != nullptr ? "an array" : "a date or time";
+}
 
 class ChipReader {
  public:
@@ -72,15 +84,14 @@ class ChipReader {
     for (const auto& [key, value] : parsed.table()) {
       XLAD_RETURN_IF_ERROR(ReadTopLevel(std::string(key.str()), key.source(), value));
     }
-    if (chip_.name.empty()) return Missing("name", "a string such as \"v5e\"");
+    if (chip_.name.empty()) return Missing("name", 1, "a string such as \"v5e\"");
+    const auto last_line = static_cast<uint32_t>(std::count(text.begin(), text.end(), '\n') + !absl::EndsWith(text, "\n"));
     const bool has_dcn = seen_.contains("dcn.rate") || seen_.contains("dcn.latency");
     for (const Key& key : Keys()) {
       const bool required = key.required || (has_dcn && key.table == "dcn");
-      if (required && !seen_.contains(FullName(key))) return Missing(FullName(key), ExpectedFor(key));
-    }
-    if (chip_.ici_dimensions > 3) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path_, ": found ici.dimensions ", chip_.ici_dimensions, ", expected 1, 2 or 3"));
+      if (!required || seen_.contains(FullName(key))) continue;
+      const auto* table = parsed.table().get_as<toml::table>(std::string(key.table));
+      return Missing(FullName(key), table == nullptr ? last_line : table->source().begin.line, ExpectedFor(key));
     }
     return chip_;
   }
@@ -89,12 +100,13 @@ class ChipReader {
   absl::Status Error(const toml::source_region& at, absl::string_view what) const {
     return absl::InvalidArgumentError(absl::StrCat(path_, ":", at.begin.line, ": ", what));
   }
-  absl::Status Missing(absl::string_view name, absl::string_view expected) const {
+  // `line` is that of the key's table. If the file does not have the table, it is the last line of the file.
+  absl::Status Missing(absl::string_view name, uint32_t line, absl::string_view expected) const {
     return absl::InvalidArgumentError(
-        absl::StrCat(path_, ": found no key ", name, ", expected ", expected, "; add it to the file"));
+        absl::StrCat(path_, ":", line, ": found no key ", name, ", expected ", expected, "; add it to the file"));
   }
   static std::string ExpectedFor(const Key& key) {
-    if (std::holds_alternative<int Chip::*>(key.target)) return absl::StrCat("an integer of 1 to ", kMaxCount);
+    if (std::holds_alternative<int Chip::*>(key.target)) return absl::StrCat("an integer of 1 to ", key.max);
     if (std::holds_alternative<bool Chip::*>(key.target)) return "true or false";
     return absl::StrCat("a quantity such as \"", ExampleOf(key.dimension), "\"");
   }
@@ -112,7 +124,7 @@ class ChipReader {
         chip_.name = text->get();
         return absl::OkStatus();
       }
-      return Error(at, "found another value for name, expected a string such as \"v5e\"");
+      return Error(at, absl::StrCat("found ", FoundText(value), " for name, expected a string such as \"v5e\""));
     }
     std::vector<std::string> known = {"name"};
     std::vector<std::string> names;
@@ -122,7 +134,9 @@ class ChipReader {
     }
     if (names.empty()) return Unknown(name, at, known);
     const toml::table* table = value.as_table();
-    if (table == nullptr) return Error(at, absl::StrCat("found a value for ", name, ", expected a table [", name, "]"));
+    if (table == nullptr) {
+      return Error(at, absl::StrCat("found ", FoundText(value), " for ", name, ", expected a table [", name, "]"));
+    }
     for (const auto& [key, node] : *table) {
       const std::string full = absl::StrCat(name, ".", std::string(key.str()));
       const Key* row = nullptr;
@@ -137,14 +151,11 @@ class ChipReader {
   }
 
   absl::Status ReadValue(const Key& key, const toml::node& node) {
-    const std::string found = node.as_string() != nullptr    ? absl::StrCat("\"", node.as_string()->get(), "\"")
-                              : node.as_integer() != nullptr ? absl::StrCat(node.as_integer()->get())
-                                                             : std::string("another kind of value");
-    const absl::Status wrong =
-        Error(node.source(), absl::StrCat("found ", found, " for ", FullName(key), ", expected ", ExpectedFor(key)));
+    const absl::Status wrong = Error(node.source(), absl::StrCat("found ", FoundText(node), " for ", FullName(key),
+                                                                 ", expected ", ExpectedFor(key)));
     if (const auto* member = std::get_if<int Chip::*>(&key.target)) {
       const auto* number = node.as_integer();
-      if (number == nullptr || number->get() < 1 || number->get() > kMaxCount) return wrong;
+      if (number == nullptr || number->get() < 1 || number->get() > key.max) return wrong;
       chip_.** member = static_cast<int>(number->get());
     } else if (const auto* member = std::get_if<bool Chip::*>(&key.target)) {
       const auto* flag = node.as_boolean();

@@ -57,7 +57,7 @@ struct Chip {
 
 // Parses the text of a chip file. `path` names the file in errors. InvalidArgument if the text is not TOML, if a key is
 // unknown, missing or given twice, or if a value has the wrong unit or is out of range. The error says what was found
-// and what was expected. It has the line number, except for a missing key or a wrong number of dimensions.
+// and what was expected, with the line. The line of a missing key is that of its table.
 absl::StatusOr<Chip> ParseChip(absl::string_view text, absl::string_view path);
 
 // Returns the chip with this name in deploy/chips. NotFound, with a list of all names, if the name is unknown.

@@ -57,7 +57,9 @@ TEST(Chip, ErrorsNameLineFoundAndExpected) {
   };
   EXPECT_THAT(with("mxu_size = 128", "mxu_sise = 128"),
               AllOf(HasSubstr("my.toml:"), HasSubstr("unknown key compute.mxu_sise"), HasSubstr("compute.mxu_size?")));
-  EXPECT_THAT(with("mxu_size = 128", ""), HasSubstr("found no key compute.mxu_size, expected an integer"));
+  EXPECT_THAT(with("mxu_size = 128", ""), HasSubstr("my.toml:6: found no key compute.mxu_size, expected an integer"));
+  EXPECT_THAT(with("mxu_size = 128", "mxu_size = 128.5"), HasSubstr("my.toml:9: found 128.5 for compute.mxu_size"));
+  EXPECT_THAT(with("mxu_size = 128", "mxu_size = [128]"), HasSubstr("my.toml:9: found an array for compute.mxu_size"));
   EXPECT_THAT(with("mxu_size = 128", "mxu_size = -128"), HasSubstr("found -128 for compute.mxu_size"));
   EXPECT_THAT(with("mxu_size = 128", "mxu_size = 128\nmxu_size = 256"), HasSubstr("mxu_size"));
   EXPECT_THAT(with("\"819 GB/s\"", "\"819 GB\""),
@@ -66,10 +68,11 @@ TEST(Chip, ErrorsNameLineFoundAndExpected) {
   EXPECT_THAT(with("\"819 GB/s\"", "819"), HasSubstr("found 819 for hbm.rate, expected a quantity such as"));
   EXPECT_THAT(with("[hbm]", "[hmb]"), AllOf(HasSubstr("unknown key hmb"), HasSubstr("did you mean hbm?")));
   EXPECT_THAT(with("[hbm]", "[hbm"), HasSubstr("is not TOML"));
-  EXPECT_THAT(with("dimensions = 2", "dimensions = 4"), HasSubstr("expected 1, 2 or 3"));
-  EXPECT_THAT(ErrorOf(""), HasSubstr("found no key name"));
-  EXPECT_THAT(ErrorOf("name = 3"), HasSubstr("my.toml:1: found another value for name"));
-  EXPECT_THAT(ErrorOf("name = \"x\"\nhbm = 3"), HasSubstr("my.toml:2: found a value for hbm, expected a table [hbm]"));
+  EXPECT_THAT(with("dimensions = 2", "dimensions = 4"), HasSubstr("found 4 for ici.dimensions, expected an integer of 1 to 3"));
+  EXPECT_THAT(ErrorOf(""), HasSubstr("my.toml:1: found no key name"));
+  EXPECT_THAT(ErrorOf("name = \"x\"\n\n"), HasSubstr("my.toml:2: found no key compute.cores"));
+  EXPECT_THAT(ErrorOf("name = 3"), HasSubstr("my.toml:1: found 3 for name, expected a string"));
+  EXPECT_THAT(ErrorOf("name = \"x\"\nhbm = 3"), HasSubstr("my.toml:2: found 3 for hbm, expected a table [hbm]"));
 }
 
 TEST(Chip, FilesWithoutTheNetworkBetweenSlicesAreAccepted) {
