@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -55,14 +54,15 @@ int LloLowering::NewBuffer(const std::string& wanted, LloType type, int64_t elem
   std::string name = word;
   for (int i = 1; !names_.insert(name).second; ++i) name = absl::StrCat(word, ".", i, "_");
   result_.program.buffers.push_back({name, type, elements});
-  result_.memory.emplace_back(static_cast<size_t>(elements * machine::BytesOf(type)), '\0');
+  result_.bytes.push_back(elements * machine::BytesOf(type));
+  result_.constants.emplace_back();
   return static_cast<int>(result_.program.buffers.size()) - 1;
 }
 
 int LloLowering::NewBuffer(const Instruction& instruction, const Shape& leaf, const std::string& suffix) {
   const LloType type = LloTypeOf(leaf.type());
   const int buffer = NewBuffer(absl::StrCat(instruction.name(), suffix), type, leaf.elements());
-  if (type == LloType::kOther) result_.memory[buffer].resize(static_cast<size_t>(leaf.bytes()));
+  if (type == LloType::kOther) result_.bytes[buffer] = leaf.bytes();
   return buffer;
 }
 
@@ -216,8 +216,8 @@ void LloLowering::AddMacro(const Instruction& instruction) {
 
 void LloLowering::FillConstant(const Instruction& constant, int buffer) {
   const absl::Span<const std::byte> bytes = constant.literal()->array.bytes();
-  std::string& to = result_.memory[buffer];
-  std::memcpy(to.data(), bytes.data(), std::min(to.size(), bytes.size()));
+  const size_t size = std::min(static_cast<size_t>(result_.bytes[buffer]), bytes.size());
+  result_.constants[buffer].assign(reinterpret_cast<const char*>(bytes.data()), size);
 }
 
 absl::StatusOr<LoweredLlo> LloLowering::Run(const Computation& computation) {
@@ -239,6 +239,12 @@ absl::StatusOr<LoweredLlo> LloLowering::Run(const Computation& computation) {
   result_.results = leaves_.at(computation.root());
   XLAD_RETURN_IF_ERROR(machine::VerifyLlo(result_.program, chip_.vector_alus, VmemTiles()));
   return std::move(result_);
+}
+
+machine::LloMemory InitialMemory(const LoweredLlo& lowered) {
+  machine::LloMemory memory = lowered.constants;
+  for (size_t b = 0; b < memory.size(); ++b) memory[b].resize(static_cast<size_t>(lowered.bytes[b]), '\0');
+  return memory;
 }
 
 absl::StatusOr<LoweredLlo> LowerToLlo(const Computation& computation, const machine::Chip& chip) {

@@ -19,10 +19,15 @@ namespace xlad::compiler {
 
 struct LoweredLlo {
   machine::LloProgram program;
-  machine::LloMemory memory;                     // Buffers of constants have their values. All other buffers are zeros.
+  std::vector<int64_t> bytes;                    // The size of each buffer.
+  machine::LloMemory constants;                  // The contents of buffers of constants. Other buffers are empty here.
   std::vector<int> parameters, results;          // The buffers of the array leaves, in order.
   std::vector<const Instruction*> instructions;  // For each kernel, the instruction of which it computes all or a part.
 };
+
+// The memory with which the program starts: buffers that are not constants are zeros. It is as large as all arrays of the
+// program together. The lowering itself does not need it.
+machine::LloMemory InitialMemory(const LoweredLlo& lowered);
 
 // Lowers a computation. Loops and branches in it become macro-operations. The instructions must outlive the result.
 // Parameter leaves that are tokens are left out. Unimplemented if a parameter has any other leaf that is not an array.

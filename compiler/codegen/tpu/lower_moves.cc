@@ -218,7 +218,7 @@ bool LloLowering::LowerBroadcast(const Instruction& broadcast, int out) {
   }
   const int rows = width == 1 ? out : NewBuffer(broadcast, shape, ".rows");
   if (width != 1) result_.program.buffers[rows].elements = copied;
-  if (width != 1) result_.memory[rows].resize(copied * machine::BytesOf(LloTypeOf(shape.type())));
+  if (width != 1) result_.bytes[rows] = copied * machine::BytesOf(LloTypeOf(shape.type()));
   EmitMove({from, rows, sizes, strides, tensor::Strides(sizes)});
   if (width == 1) return true;
   const auto [row_block, column_block] = CopyBlock(copied, width, BlockTiles(kMaxTiles, 2));

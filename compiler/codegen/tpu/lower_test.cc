@@ -71,13 +71,14 @@ struct Run {
 // Lowers and interprets a computation. Macro-operations are computed by the evaluator.
 absl::StatusOr<Run> Interpret(const Computation& computation, const std::vector<Array>& inputs,
                               const machine::Chip& chip = TestChip()) {
-  XLAD_ASSIGN_OR_RETURN(LoweredLlo lowered, LowerToLlo(computation, chip));
+  XLAD_ASSIGN_OR_RETURN(const LoweredLlo lowered, LowerToLlo(computation, chip));
   // The program that runs is parsed from its text.
   XLAD_ASSIGN_OR_RETURN(const machine::LloProgram parsed, machine::ParseLlo(machine::PrintLlo(lowered.program)));
   if (!(parsed == lowered.program)) return absl::InternalError("printing and parsing changed the program");
   std::vector<const Array*> arrays;
   for (const Array& input : inputs) arrays.push_back(&input);
-  WriteArrays(arrays, lowered.parameters, &lowered.memory);
+  LloMemory hbm = InitialMemory(lowered);
+  WriteArrays(arrays, lowered.parameters, &hbm);
   Run run;
   const auto macro = [&](const LloKernel& kernel, LloMemory* memory) -> absl::Status {
     const Instruction& instruction = *lowered.instructions[&kernel - lowered.program.kernels.data()];
@@ -92,9 +93,9 @@ absl::StatusOr<Run> Interpret(const Computation& computation, const std::vector<
     WriteArrays(hlo::ArrayLeaves(result), kernel.outputs, memory);
     return absl::OkStatus();
   };
-  XLAD_RETURN_IF_ERROR(machine::RunLlo(lowered.program, macro, &lowered.memory));
+  XLAD_RETURN_IF_ERROR(machine::RunLlo(lowered.program, macro, &hbm));
   size_t next = 0;
-  run.results = ArraysOf(ReadLiteral(computation.root()->shape(), lowered.memory, lowered.results, &next));
+  run.results = ArraysOf(ReadLiteral(computation.root()->shape(), hbm, lowered.results, &next));
   for (const LloKernel& kernel : lowered.program.kernels) {
     (kernel.macro.empty() ? run.kernels : run.macros) += 1;
     const machine::LloTime time = machine::TimeLlo(lowered.program, kernel, chip);
