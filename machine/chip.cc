@@ -85,7 +85,8 @@ class ChipReader {
       XLAD_RETURN_IF_ERROR(ReadTopLevel(std::string(key.str()), key.source(), value));
     }
     if (chip_.name.empty()) return Missing("name", 1, "a string such as \"v5e\"");
-    const auto last_line = static_cast<uint32_t>(std::count(text.begin(), text.end(), '\n') + !absl::EndsWith(text, "\n"));
+    const auto newlines = static_cast<uint32_t>(std::count(text.begin(), text.end(), '\n'));
+    const uint32_t last_line = absl::EndsWith(text, "\n") ? newlines : newlines + 1;
     const bool has_dcn = seen_.contains("dcn.rate") || seen_.contains("dcn.latency");
     for (const Key& key : Keys()) {
       const bool required = key.required || (has_dcn && key.table == "dcn");
