@@ -25,8 +25,8 @@ struct LoweredLlo {
   std::vector<const Instruction*> instructions;  // For each kernel, the instruction of which it computes all or a part.
 };
 
-// The memory with which the program starts: buffers that are not constants are zeros. It is as large as all arrays of the
-// program together. The lowering itself does not need it.
+// The memory with which the program starts: buffers that are not constants are zeros. It is as large as all arrays of
+// the program together. The lowering itself does not need it.
 machine::LloMemory InitialMemory(const LoweredLlo& lowered);
 
 // Lowers a computation. Loops and branches in it become macro-operations. The instructions must outlive the result.
