@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/flag_checks.h"
 #include "cli/program.h"
+#include "simulate/broken_chips.h"
 #include "simulate/placement.h"
 #include "simulate/simulate.h"
 
@@ -28,7 +29,7 @@ constexpr size_t kMaxPrintedCollectives = 20;
 
 struct SimulateOptions {
   std::string path, mesh, compare, assign, trace, format;
-  std::vector<std::string> topologies, chips, broken_links;
+  std::vector<std::string> topologies, chips, broken_links, broken_chips;
   bool sweep = false;
 };
 
@@ -60,6 +61,8 @@ absl::StatusOr<std::vector<Slice>> ReadSlices(const SimulateOptions& options) {
         const absl::Status broken = simulate::BreakLink(link, &slices.back());
         if (!broken.ok()) return WrongUsage(Annotate(broken, absl::StrCat("--broken-link on ", topology)));
       }
+      const absl::Status cut = simulate::CutAround(options.broken_chips, &slices.back());
+      if (!cut.ok()) return WrongUsage(Annotate(cut, absl::StrCat("--broken-chip on ", topology)));
     }
   }
   return slices;
@@ -306,6 +309,9 @@ void AddSimulate(CLI::App& parent, Action* action) {
   app->add_option("--assign", options->assign,
                   "torus dimensions of each mesh axis, innermost first, such as tp=z,dp=xy; default: the cheapest");
   app->add_option("--broken-link", options->broken_links, "a link that carries nothing, such as 0-1; may be repeated")
+      ->allow_extra_args(false);
+  app->add_option("--broken-chip", options->broken_chips,
+                  "a chip that runs nothing, such as 0; the largest box without it is used; may be repeated")
       ->allow_extra_args(false);
   auto* compare = app->add_option("--compare", options->compare, "another mesh or program, to compare with the first");
   auto* sweep = app->add_flag("--sweep", options->sweep, "all sizes of the axes of --mesh that fit the topology");

@@ -24,11 +24,16 @@ struct Slice {
   // Broken links, as pairs of neighboring chips. Chip c has the coordinates c % X, c / X % Y, ... If there are several
   // slices, the links are those of the first slice, because a collective takes as long as its slowest group.
   std::vector<std::pair<int, int>> broken_links;
+  // By dimension, without that of the slices: whether it has lost chips (broken_chips.h), and is therefore no ring.
+  // Empty if none has.
+  std::vector<bool> cut;
 
   int chips() const;   // The number of chips in all slices.
   int slices() const;  // The number of slices, at least 1.
   bool IsDcn(int dimension) const { return dimension == chip.ici_dimensions; }
-  bool Wraps(int dimension) const { return !IsDcn(dimension) && chip.Wraps(grid[dimension]); }
+  bool Wraps(int dimension) const {
+    return !IsDcn(dimension) && chip.Wraps(grid[dimension]) && (cut.empty() || !cut[dimension]);
+  }
   // The letter of a dimension: x, y, z, or s for the slices.
   char LetterOf(int dimension) const { return IsDcn(dimension) ? 's' : static_cast<char>('x' + dimension); }
   // The rate at which a chip sends along a dimension in one direction, in bytes per second.

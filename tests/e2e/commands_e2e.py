@@ -169,6 +169,19 @@ class Commands(unittest.TestCase):
         self.fails("simulate", JOB, *slice_flags, "--broken-link", "north",
                    words=["\"north\", expected two chips such as"], code=(2,))
 
+    def test_simulate_with_broken_chips(self):
+        code, out, err = xlad("simulate", JOB, "--topology", "v5e-3x3", "--mesh", "dp=3,tp=2", "--broken-chip", 8,
+                              "--broken-chip", 6, "--format", "json")
+        self.assertEqual(code, 0, err)
+        found = json.loads(out)
+        self.assertEqual((found["topology"], found["chips"]), ("v5e-3x2 of v5e-3x3", 6))
+        flags = ("--topology", "v5e-3x3", "--mesh", "dp=9")
+        self.fails("simulate", JOB, *flags, "--broken-chip", 0,
+                   words=["of 9 devices, expected as many as v5e-2x3 of v5e-3x3 has chips: 6"])
+        self.fails("simulate", JOB, *flags, "--broken-chip", 9,
+                   words=["--broken-chip on v5e-3x3: found broken chip \"9\", expected a number from 0 to 8"],
+                   code=(2,))
+
     def test_comm_simulate_with_broken_links(self):
         def simulate(*flags):
             code, out, err = xlad("comm", "simulate", "all_reduce", "--topology", "v5e-4x4", "--bytes", "1M",
@@ -474,7 +487,7 @@ class Commands(unittest.TestCase):
         "comm.simulate": {"topology": ("all_reduce",)} | {
             key: ("all_reduce", "--topology", "v5e-2x2") for key in ("op", "algorithm", "broken-link")},
         "simulate": {"topology": (PROGRAM,)} | {
-            key: (PROGRAM, "--topology", "v5e-2x4") for key in ("assign", "broken-link", "compare")},
+            key: (PROGRAM, "--topology", "v5e-2x4") for key in ("assign", "broken-chip", "broken-link", "compare")},
         "config": {"of": ()},
     }
 
