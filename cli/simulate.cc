@@ -45,6 +45,16 @@ struct SimulatedRun {
   absl::Status error;
 };
 
+// Adds the paths of the files to the names of chips that have the same name, so that tables tell them apart.
+void NameByFile(const std::vector<std::string>& paths, std::vector<std::optional<machine::Chip>>* chips) {
+  std::map<std::string, int> count;
+  for (const auto& chip : *chips) ++count[chip->name];
+  for (size_t i = 0; i < chips->size(); ++i) {
+    machine::Chip& chip = *(*chips)[i];
+    if (count[chip.name] > 1) chip.name = absl::StrCat(chip.name, " (", paths[i], ")");
+  }
+}
+
 // Combines each topology with each chip file.
 absl::StatusOr<std::vector<Slice>> ReadSlices(const SimulateOptions& options) {
   std::vector<std::optional<machine::Chip>> chips;
@@ -52,6 +62,7 @@ absl::StatusOr<std::vector<Slice>> ReadSlices(const SimulateOptions& options) {
     XLAD_ASSIGN_OR_RETURN(const std::string text, ReadInput(path));
     XLAD_ASSIGN_OR_RETURN(chips.emplace_back(), machine::ParseChip(text, path));
   }
+  NameByFile(options.chips, &chips);
   if (chips.empty()) chips.emplace_back();
   std::vector<Slice> slices;
   for (const std::string& topology : options.topologies) {

@@ -130,6 +130,10 @@ class Commands(unittest.TestCase):
             self.assertAlmostEqual(slow / fast, 10, 6)
             self.assertIn("v5e-2x4 mine ", xlad("simulate", PROGRAM, "--topology", "v5e-2x4", "--topology", "2x4",
                                                 "--chip", chip)[1])
+            chip.write_text(v5e.replace("819 GB/s", "1638 GB/s"))
+            table = xlad("simulate", PROGRAM, "--topology", "2x4", "--chip", REPO / "deploy/chips/v5e.toml", "--chip",
+                         chip)[1]
+            self.assertIn(f"2x4 v5e ({chip}) ", table)
             chip.write_text("name = \"mine\"\n[hbm]\nrate = \"819 GB\"\n")
             self.fails("simulate", PROGRAM, "--topology", "2x4", "--chip", chip,
                        words=["mine.toml:3: hbm.rate: found \"819 GB\", expected"])
