@@ -68,7 +68,8 @@ TEST(Chip, ErrorsNameLineFoundAndExpected) {
   EXPECT_THAT(with("\"819 GB/s\"", "819"), HasSubstr("found 819 for hbm.rate, expected a quantity such as"));
   EXPECT_THAT(with("[hbm]", "[hmb]"), AllOf(HasSubstr("unknown key hmb"), HasSubstr("did you mean hbm?")));
   EXPECT_THAT(with("[hbm]", "[hbm"), HasSubstr("is not TOML"));
-  EXPECT_THAT(with("dimensions = 2", "dimensions = 4"), HasSubstr("found 4 for ici.dimensions, expected an integer of 1 to 3"));
+  EXPECT_THAT(with("dimensions = 2", "dimensions = 4"),
+              AllOf(HasSubstr("my.toml:"), HasSubstr("found 4 for ici.dimensions, expected an integer of 1 to 3")));
   EXPECT_THAT(ErrorOf(""), HasSubstr("my.toml:1: found no key name"));
   EXPECT_THAT(ErrorOf("name = \"x\"\n\n"), HasSubstr("my.toml:2: found no key compute.cores"));
   EXPECT_THAT(ErrorOf("name = 3"), HasSubstr("my.toml:1: found 3 for name, expected a string"));
