@@ -51,6 +51,17 @@ Instruction* Initial(RandomValues& random, Builder& builder, ElementType type) {
                          : IntegerScalar(builder, type, random.Below(12));
 }
 
+// The tuple `yes` if the condition is true, otherwise `no`, by a conditional whose branches return their operands.
+Instruction* ChosenTuple(RandomValues& random, Builder& builder, Instruction* condition, Instruction* yes,
+                         Instruction* no) {
+  Computation* same = random.module().Add(std::make_unique<Computation>("same"));
+  Builder in(same);
+  same->set_root(in.Parameter(0, yes->shape()));
+  auto conditional = std::make_unique<Instruction>(Opcode::kConditional, yes->shape());
+  conditional->mutable_called() = {same, same};
+  return builder.computation()->Add(std::move(conditional), {condition, yes, no});
+}
+
 // Reduces to the best value and its index. The comparison determines whether the first or the last of equal values is
 // the result. The initial value may be the best.
 Sample BestWithIndex(RandomValues& random, Builder& builder, const Sample& x) {
@@ -65,7 +76,8 @@ Sample BestWithIndex(RandomValues& random, Builder& builder, const Sample& x) {
   Instruction* j = in.Parameter(3, index);
   const hlo::Comparison comparison = random.OneOf(kComparisons);
   Instruction* keep = in.Compare(comparison, a, b);
-  reducer->set_root(in.Tuple({in.Select(keep, a, b), in.Select(keep, i, j)}));
+  reducer->set_root(random.OneIn(4) ? ChosenTuple(random, in, keep, in.Tuple({a, i}), in.Tuple({b, j}))
+                                    : in.Tuple({in.Select(keep, a, b), in.Select(keep, i, j)}));
   const Dims dimensions = random.OneIn(2) ? Dims{random.Below(x.ndim())} : SomeDimensions(random, x.ndim());
   Instruction* numbers = builder.Iota(Shape(ElementType::kS32, x.dims()), dimensions.back());
   const bool up = comparison == hlo::Comparison::kGe || comparison == hlo::Comparison::kGt;

@@ -1,0 +1,84 @@
+// Replaces conditionals in reducers, comparators and other computations that kernels apply to each element. Kernels
+// have no control flow, so the branches are inlined and their results selected. Results are the same, because the
+// instructions of these computations have no side effects.
+//
+// Needs: inlined calls. Leaves: no conditional except in step computations. ResourceExhausted if the branches of such a
+// computation expand to more than 65,536 instructions.
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/analysis/clone.h"
+#include "compiler/analysis/step_computations.h"
+#include "compiler/passes/passes.h"
+#include "hlo/build/builder.h"
+
+namespace xlad::compiler {
+namespace {
+
+constexpr int64_t kMaxSelectedInstructions = 1 << 16;
+
+Instruction* TupleElement(hlo::Builder& builder, Instruction* tuple, int64_t i) {
+  return tuple->opcode() == Opcode::kTuple ? tuple->operand(i) : builder.GetTupleElement(tuple, i);
+}
+
+// A select of two arrays or, for tuples, a select for each element.
+Instruction* SelectEach(hlo::Builder& builder, Instruction* condition, Instruction* yes, Instruction* no) {
+  if (!yes->shape().is_tuple()) return builder.Select(condition, yes, no);
+  std::vector<Instruction*> elements;
+  for (int64_t i = 0; i < std::ssize(yes->shape().tuple()); ++i) {
+    elements.push_back(SelectEach(builder, condition, TupleElement(builder, yes, i), TupleElement(builder, no, i)));
+  }
+  return builder.Tuple(elements);
+}
+
+Instruction* SelectedBranch(const Instruction& conditional) {
+  hlo::Builder builder(conditional.parent());
+  builder.set_template(&conditional);
+  Instruction* selector = conditional.operand(0);
+  std::vector<Instruction*> results;
+  for (const Computation* branch : conditional.called()) {
+    results.push_back(InlineInto(*branch, {conditional.operand(std::ssize(results) + 1)}, conditional.parent()));
+  }
+  const ElementType type = selector->shape().type();
+  if (type == ElementType::kPred) return SelectEach(builder, selector, results[0], results[1]);
+  Instruction* chosen = results.back();  // An index that is out of range selects the last branch.
+  for (int64_t i = std::ssize(results) - 2; i >= 0; --i) {
+    Instruction* is_chosen = builder.Compare(hlo::Comparison::kEq, selector, builder.Scalar(type, i));
+    chosen = SelectEach(builder, is_chosen, results[i], chosen);
+  }
+  return chosen;
+}
+
+absl::Status SelectIn(Computation* computation) {
+  for (bool again = true; again;) {  // Branches may contain conditionals.
+    again = false;
+    for (Instruction* at : Snapshot(*computation)) {
+      if (at->opcode() != Opcode::kConditional) continue;
+      at->ReplaceAllUsesWith(SelectedBranch(*at));
+      computation->Remove(at);
+      again = true;
+    }
+    const int64_t instructions = std::ssize(computation->instructions());
+    if (again && instructions > kMaxSelectedInstructions) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("computation ", computation->name(), ": found conditionals that expand to ", instructions,
+                       " instructions, expected at most ", kMaxSelectedInstructions,
+                       ", because the computation is applied to each element"));
+    }
+    if (again) FinishEdits(computation);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status SelectBranches(hlo::Module& module, PassContext&) {
+  const std::vector<Computation*> steps = StepComputations(module);
+  const absl::flat_hash_set<const Computation*> is_step(steps.begin(), steps.end());
+  for (const auto& computation : module.computations()) {
+    if (!is_step.contains(computation.get())) XLAD_RETURN_IF_ERROR(SelectIn(computation.get()));
+  }
+  FinishEdits(&module);
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::compiler
