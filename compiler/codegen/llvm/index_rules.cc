@@ -88,23 +88,32 @@ Values Pad(Elements& elements, const Instruction& pad, const Index& index) {
   return {ir.b.CreateSelect(inside, elements.Emit(operand, Index::Of(dims)), filler)};
 }
 
+// A binary search finds the operand. The code has few nested branches even if there are many operands: LLVM's analyses
+// take time in proportion to the depth of the nesting for each branch.
 Values Concatenate(Elements& elements, const Instruction& concatenate, const Index& index) {
   Ir& ir = elements.ir();
   const size_t along = concatenate.dimensions()[0];
   const Values dims = DimsOf(ir, index, SizesOf(concatenate));
   llvm::Value* result = ir.Slot(RegisterType(ir.context(), concatenate.shape().type()));
-  const std::function<void(int64_t, int64_t)> piece = [&](int64_t i, int64_t begin) {
-    const Instruction* operand = concatenate.operand(i);
-    const int64_t size = operand->shape().dims()[along];
-    const auto take = [&] {
+  std::vector<int64_t> begins;
+  int64_t end = 0;
+  for (const Instruction* operand : concatenate.operands()) {
+    begins.push_back(end);
+    end += operand->shape().dims()[along];
+  }
+  // One of the operands `first` to `last` - 1 has the element.
+  const std::function<void(int64_t, int64_t)> search = [&](int64_t first, int64_t last) {
+    if (last - first == 1) {
       Values inner = dims;
-      inner[along] = ir.AddSigned(dims[along], -begin);
-      ir.b.CreateStore(elements.Emit(operand, Index::Of(inner)), result);
-    };
-    if (i + 1 == concatenate.operand_count()) return take();
-    ir.If(ir.b.CreateICmpULT(dims[along], ir.I64(begin + size)), take, [&] { piece(i + 1, begin + size); });
+      inner[along] = ir.AddSigned(dims[along], -begins[first]);
+      ir.b.CreateStore(elements.Emit(concatenate.operand(first), Index::Of(inner)), result);
+      return;
+    }
+    const int64_t middle = first + (last - first) / 2;
+    ir.If(ir.b.CreateICmpULT(dims[along], ir.I64(begins[middle])), [&] { search(first, middle); },
+          [&] { search(middle, last); });
   };
-  piece(0, 0);
+  search(0, concatenate.operand_count());
   return {ir.b.CreateLoad(RegisterType(ir.context(), concatenate.shape().type()), result)};
 }
 
