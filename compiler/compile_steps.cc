@@ -4,10 +4,13 @@
 #include <numeric>
 
 #include "base/clock.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/analysis/instruction_facts.h"
 #include "compiler/buffers/memory_limit.h"
 #include "compiler/buffers/overlap_collectives.h"
 #include "compiler/compile.h"
 #include "compiler/kernel/gpu_target.h"
+#include "hlo/analysis/leaves.h"
 
 namespace xlad::compiler {
 namespace {
@@ -55,6 +58,24 @@ absl::Status CheckCount(const char* list, int64_t found, int64_t expected) {
                                                  " (one entry per leaf of the entry computation) or 0"));
 }
 
+// A request that lists parameters and results lists arrays, so the program may have no tokens there.
+absl::Status CheckEntryArrays(const CompileRequest& request, const hlo::Module& module) {
+  if (request.parameters().empty() && request.results().empty()) return absl::OkStatus();
+  std::vector<const hlo::Instruction*> values = {module.entry()->root()};
+  const std::vector<hlo::Instruction*> parameters = module.entry()->parameters();
+  values.insert(values.end(), parameters.begin(), parameters.end());
+  for (const hlo::Instruction* value : values) {
+    for (const hlo::Shape* leaf : hlo::Leaves(value->shape())) {
+      if (leaf->is_array()) continue;
+      return absl::UnimplementedError(
+          absl::StrCat(Describe(*value), ": found ", leaf->ToString(), " in a ",
+                       value == module.entry()->root() ? "result" : "parameter",
+                       " of the program, expected arrays; remove the tokens of ordered side effects"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // A compilation up to its memory plan. If the program without changes exceeds the memory limit, `usual` is its plan.
 struct Planned {
   Compilation result;
@@ -87,6 +108,7 @@ absl::StatusOr<Planned> Plan(std::unique_ptr<Module> module, const CompileReques
   Planned planned;
   Compilation& result = planned.result;
   result.module = std::move(module);
+  XLAD_RETURN_IF_ERROR(CheckEntryArrays(request, *result.module));
   const CompilePolicy& policy = request.policy();
   std::vector<AttentionCost> costs;
   planned.context = MakeContext(request, *result.module);

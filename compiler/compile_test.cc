@@ -234,7 +234,41 @@ ENTRY e {
   ROOT c = f32[4] custom-call(x), custom_call_target="unknown.target"
 })"));
   EXPECT_EQ(custom.status().code(), absl::StatusCode::kUnimplemented) << custom.status();
-  EXPECT_NE(custom.status().message().find("%c (custom-call)"), std::string::npos) << custom.status();
+  EXPECT_THAT(std::string(custom.status().message()),
+              testing::AllOf(testing::HasSubstr("%c (custom-call)"),
+                             testing::HasSubstr("found custom-call target \"unknown.target\", expected")));
+}
+
+TEST(Compile, ALoopInAReducerIsRefused) {
+  const auto loop = Compile(RequestFor(R"(HloModule m
+cond { x = f32[] parameter(0) one = f32[] constant(1) ROOT c = pred[] compare(x, one), direction=GT }
+body { x = f32[] parameter(0) half = f32[] constant(0.5) ROOT y = f32[] multiply(x, half) }
+sum { a = f32[] parameter(0) b = f32[] parameter(1) s = f32[] add(a, b)
+  ROOT w = f32[] while(s), condition=cond, body=body }
+ENTRY e {
+  x = f32[4,3] parameter(0)
+  zero = f32[] constant(0)
+  ROOT r = f32[4] reduce(x, zero), dimensions={1}, to_apply=sum
+})"));
+  EXPECT_EQ(loop.status().code(), absl::StatusCode::kUnimplemented) << loop.status();
+  EXPECT_THAT(std::string(loop.status().message()),
+              testing::HasSubstr("found a loop in a computation that is applied to each element, expected no loop"));
+}
+
+// The lists of a request have an entry for each array. The error of a program with a token names the token, not a list.
+TEST(Compile, ATokenAmongTheResultsIsRefused) {
+  CompileRequest request = RequestFor(R"(HloModule m
+ENTRY e {
+  x = f32[4] parameter(0)
+  t = token[] after-all()
+  ROOT r = (f32[4], token[]) tuple(x, t)
+})");
+  request.add_parameters();
+  request.add_results();
+  const auto compiled = Compile(request);
+  EXPECT_EQ(compiled.status().code(), absl::StatusCode::kUnimplemented) << compiled.status();
+  EXPECT_THAT(std::string(compiled.status().message()),
+              testing::HasSubstr("%r (tuple): found token[] in a result of the program, expected arrays"));
 }
 
 // The number of iterations is a parameter. Only if all devices hold the same value do all of them take part in the

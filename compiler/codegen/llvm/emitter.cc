@@ -15,6 +15,7 @@
 #include "compiler/codegen/llvm/kernel.h"
 #include "compiler/codegen/llvm/program.h"
 #include "compiler/codegen/llvm/scalar_ops.h"
+#include "compiler/kernel/cpu_lowering.h"
 #include "compiler/kernel/object_emitter.h"
 
 namespace xlad::compiler {
@@ -210,6 +211,19 @@ bool Refuse(const Instruction& instruction, const char* what, std::string* why_n
   return false;
 }
 
+// Why no kernel can contain this instruction, for an opcode that has no code in kernels.
+std::string WhyNoCode(const Instruction& instruction) {
+  if (instruction.opcode() == Opcode::kCustomCall) {
+    return absl::StrCat("found custom-call target \"", instruction.attributes().custom_call_target,
+                        "\", expected an annotation of shardings, or a LAPACK routine as JAX calls it");
+  }
+  if (instruction.opcode() == Opcode::kWhile) {
+    return "found a loop in a computation that is applied to each element, expected no loop; unroll it";
+  }
+  const absl::string_view reason = WhyNoCpuLowering(instruction.opcode());
+  return reason.empty() ? "found an opcode that has no code in a kernel, expected one with code" : std::string(reason);
+}
+
 bool CanEmitElement(const Instruction& instruction, std::string* why_not);
 
 bool CanEmitElements(const hlo::Computation& computation, const Instruction* except, std::string* why_not) {
@@ -271,7 +285,7 @@ bool CanEmitElement(const Instruction& instruction, std::string* why_not) {
   if (!HasScalarOp(instruction) && FindElementRule(instruction.opcode()) == nullptr &&
       instruction.opcode() != Opcode::kCall && instruction.opcode() != Opcode::kFusion) {
     if (!HasCode(instruction.opcode())) {
-      return Refuse(instruction, "found an opcode that has no code in a kernel, expected one with code", why_not);
+      return Refuse(instruction, WhyNoCode(instruction).c_str(), why_not);
     }
     return Refuse(instruction,
                   "found an element type that the opcode has no code for; convert its operands to another type",
