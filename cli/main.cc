@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -184,6 +185,9 @@ int main(int argc, char** argv) {
   prctl(PR_SET_NAME, "xlad");
   try {
     return xlad::cli::Main(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "xlad: error: out of memory: the arrays of the program may be too large for this machine\n");
+    return xlad::cli::kFailed;
   } catch (const std::exception& error) {  // Only libraries throw; xlad's functions return errors.
     std::fprintf(stderr, "xlad: error: %s\n", error.what());
     return xlad::cli::kFailed;

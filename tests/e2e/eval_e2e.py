@@ -127,6 +127,16 @@ class Eval(unittest.TestCase):
             code, out, err = self.run_program(where, *flags, program=text, inputs=inputs)
             self.assertEqual((code, out), (0, "p0.out.0 f32[1] 3\np1.out.0 f32[1] 3\n"), err)
 
+    def test_an_array_that_no_memory_can_hold_is_refused(self):
+        sizes = ",".join(["1000000"] * 3)
+        program = f"HloModule m\nENTRY e {{\n  p = f32[{sizes}] parameter(0)\n  ROOT n = f32[{sizes}] negate(p)\n}}\n"
+        with folder() as where:
+            (where / "large.hlo").write_text(program)
+            code, out, err = xlad("eval", where / "large.hlo")
+            self.assertEqual((code, out), (1, ""))
+            self.assertEqual(err, "xlad: error: out of memory: the arrays of the program may be too large for this "
+                             "machine\n")
+
     def test_corpus_and_expected_failures(self):
         with folder() as where:
             manifest = ""
