@@ -53,6 +53,16 @@ bool CanRun(const JobSpec& spec, int64_t count) {
   return count >= shards || (count > 0 && spec.compile().reduction_mode() == CANONICAL && shards % count == 0);
 }
 
+// Each worker needs a device. If the flags state the number of devices, they may not ask for more workers. Otherwise,
+// the number of devices follows from the mesh, and DealDevices starts fewer workers.
+absl::Status CheckWorkers(const RunOptions& options) {
+  const int64_t stated = CountDevices(options.devices);
+  if (stated == 0 || options.workers <= stated) return absl::OkStatus();
+  return WrongUsage(absl::InvalidArgumentError(
+      absl::StrCat("--workers: found ", options.workers, ", expected at most ", stated,
+                   ", because each worker needs one of the devices in --device ", DeviceFlagText(options.devices))));
+}
+
 // Completes the list of devices to start, and sets the devices that the job runs on: those of the first kind that has
 // enough devices for its mesh, or those of all kinds together.
 absl::Status ChooseDevices(DeviceRequests* devices, JobSpec* spec) {
@@ -247,7 +257,11 @@ int RunRun(RunOptions options) {
         "--transport mpi: found a launch by MPICH, expected mpirun of Open MPI: an attempt of a job is a process of "
         "its own, and MPICH admits only processes that it has started; use another transport, or mpirun.openmpi")));
   }
-  if (launch->has_value()) options.workers = (*launch)->ranks;
+  if (launch->has_value()) {
+    options.workers = (*launch)->ranks;
+  } else if (const absl::Status checked = CheckWorkers(options); !checked.ok()) {
+    return Fail(checked);
+  }
   const absl::Status transport = CheckTransport(options.transport, options.workers);
   if (!transport.ok()) return Fail(transport);
   if (const absl::Status chosen = ChooseDevices(&options.devices, &job->spec); !chosen.ok()) return Fail(chosen);
