@@ -139,9 +139,14 @@ absl::StatusOr<Annotations> Annotations::Create(const hlo::Module& module) {
   XLAD_RETURN_IF_ERROR(annotations.FindSdyMesh(module));
   if (annotations.mesh_.axes().empty()) {
     std::vector<const hlo::OpSharding*> tiles;
+    absl::Status status;
     ForEachInstruction(module, [&](const hlo::Instruction& instruction) {
-      if (instruction.sharding() != nullptr) tiles.push_back(instruction.sharding());
+      if (instruction.sharding() == nullptr || !status.ok()) return;
+      tiles.push_back(instruction.sharding());
+      // A sharding that has no mesh even by itself is reported with its place.
+      status = AtInstruction(MeshOfTiles({tiles.back()}).status(), instruction);
     });
+    XLAD_RETURN_IF_ERROR(status);
     annotations.tiles_only_ = true;
     XLAD_ASSIGN_OR_RETURN(annotations.mesh_, MeshOfTiles(tiles));
   }

@@ -39,7 +39,8 @@ absl::Status UnsupportedKind(absl::string_view found) {
 absl::StatusOr<std::vector<Digit>> DigitsOfList(Dims devices) {
   std::vector<Digit> digits;  // Minor to major.
   if (!devices.empty() && devices[0] != 0) {
-    return Malformed(absl::StrCat("found device ", devices[0], " first, expected device 0"));
+    return Unsupported(absl::StrCat("found a list of devices that begins with device ", devices[0],
+                                    ", expected one that begins with device 0; renumber the devices"));
   }
   while (devices.size() > 1) {
     const int64_t stride = devices[1] - devices[0];
