@@ -293,7 +293,11 @@ absl::StatusOr<std::optional<ValueSharding>> Annotations::Of(const hlo::Instruct
   }
   XLAD_RETURN_IF_ERROR(AtInstruction(shardings.status(), instruction));
   const std::string source = module_->SourceOf(instruction);
-  for (TensorSharding& sharding : *shardings) AddOrigins(mesh_, instruction, source, &sharding);
+  for (TensorSharding& sharding : *shardings) {
+    sharding.unreduced.clear();
+    sharding.unreduced_reduction = hlo::Opcode::kAdd;
+    AddOrigins(mesh_, instruction, source, &sharding);
+  }
   return std::optional<ValueSharding>(*std::move(shardings));
 }
 

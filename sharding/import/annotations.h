@@ -29,6 +29,7 @@ class Annotations {
 
   // The annotated shardings of an instruction's array leaves, with origins; nullopt if it has no annotation. In a
   // program with Shardy's meshes, sharding={...} counts only on a Sharding call, and on one device it never counts.
+  // Unreduced axes are ignored: they do not change the value, and the partitioner chooses where to reduce partial sums.
   absl::StatusOr<std::optional<ValueSharding>> Of(const hlo::Instruction& instruction) const;
   // The shardings in the frontend attribute `key` of the instruction, one for each array leaf. InvalidArgument if there
   // is no such attribute.

@@ -67,6 +67,11 @@ class BorderSplitter {
     for (size_t i = 0; i < shardings.size(); ++i) {
       const hlo::Shape& result = border_->shape().is_tuple() ? border_->shape().tuple()[i] : border_->shape();
       hlo::Instruction* operand = border_->operand(i);
+      if (!shardings[i].unreduced.empty()) {
+        return absl::UnimplementedError(absl::StrCat(
+            "found unreduced={", ToString(module_.mesh, shardings[i].unreduced), "} at the border of a manual ",
+            "computation, expected complete arrays; reduce over these axes inside of it (jax.lax.psum)"));
+      }
       XLAD_RETURN_IF_ERROR(
           CheckShapes(enters_ ? operand->shape() : result, enters_ ? result : operand->shape(), manual_, shardings[i]));
       parts.push_back(AddPart(operand, result, std::move(shardings[i])));
