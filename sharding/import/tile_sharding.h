@@ -19,8 +19,8 @@ namespace xlad::sharding {
 
 // The mesh of the tile shardings of a program. It has no axes if no sharding splits anything. InvalidArgument if the
 // shardings are over different numbers of devices, or if their cuts do not nest (for example, 6 devices as 2x3 in one
-// sharding and 3x2 in another). Unimplemented if a list of devices does not begin with device 0 or is not evenly spaced,
-// or if a tile dimension ends inside a digit and its size does not divide the digit's.
+// sharding and 3x2 in another). Unimplemented if a list of devices does not begin with device 0 or is not evenly
+// spaced, or if a tile dimension ends inside a digit and its size does not divide the digit's.
 absl::StatusOr<Mesh> MeshOfTiles(const std::vector<const hlo::OpSharding*>& shardings);
 
 // Expresses one tile sharding (not a tuple) of an array of `ndim` dimensions on a mesh from MeshOfTiles, or on another
