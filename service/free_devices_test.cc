@@ -134,7 +134,10 @@ TEST(FreeDevices, TakesMixes) {
     usable += std::min(cpus, most_cpus);
     EXPECT_EQ(devices.Count(parts), usable);
     const int64_t wanted = 1 + static_cast<int64_t>(random() % 12);
-    const std::vector<Peer> peers = devices.TakeMix(nullptr, wanted, parts, {wanted});
+    const FreeDevices::MayHave in_use = [](const std::string& worker) { return worker < "w3"; };
+    const bool is_packed = random() % 2 == 0;
+    const std::vector<Peer> peers =
+        devices.TakeMix(nullptr, wanted, parts, {wanted}, is_packed ? in_use : FreeDevices::MayHave());
     ASSERT_EQ(peers.empty(), usable < wanted) << "round " << round;
     if (peers.empty()) continue;
     std::map<int32_t, std::string> digests;  // By mesh position.
@@ -169,6 +172,87 @@ TEST(FreeDevices, TakesMixes) {
     }
     EXPECT_EQ(order, expected);
   }
+}
+
+// The workers of a random cluster with one kind of device. Some workers are in use.
+struct PartlyUsed {
+  std::deque<RegisterWorker> workers;
+  std::vector<WorkerDevices> free;
+  std::map<std::string, WorkerRoom> rooms;  // By worker.
+  std::set<std::string> used;
+};
+
+PartlyUsed RandomPartlyUsed(std::mt19937_64* random) {
+  PartlyUsed cluster;
+  for (uint64_t w = 1 + (*random)() % 8; w > 0; --w) {
+    RegisterWorker& worker = cluster.workers.emplace_back();
+    worker.set_worker_id(absl::StrCat("w", w));
+    const int host = static_cast<int>((*random)() % 4);
+    worker.set_host(absl::StrCat("host", host));
+    const int64_t devices = 1 + static_cast<int64_t>((*random)() % 6);
+    DeviceOffer offer;
+    offer.set_count(6);
+    cluster.free.push_back({&worker, offer, devices});
+    cluster.rooms[worker.worker_id()] = {devices, host};
+    if ((*random)() % 2 == 0) cluster.used.insert(worker.worker_id());
+  }
+  return cluster;
+}
+
+DealQuality QualityOf(const PartlyUsed& cluster, const std::vector<Peer>& peers, const std::vector<int64_t>& blocks) {
+  std::vector<WorkerRoom> rooms;
+  std::vector<WorkerShare> shares;
+  for (const Peer& peer : peers) {
+    rooms.push_back(cluster.rooms.at(peer.worker_id()));
+    shares.push_back({shares.size(), peer.devices_size()});
+  }
+  return QualityOf(rooms, shares, blocks);
+}
+
+// The number of idle workers among the peers.
+int64_t CountIdle(const PartlyUsed& cluster, const std::vector<Peer>& peers) {
+  return std::count_if(peers.begin(), peers.end(),
+                       [&](const Peer& peer) { return !cluster.used.contains(peer.worker_id()); });
+}
+
+// A packed placement is as good as the other one and needs no more idle workers. A job that fits on one worker in use,
+// or else on one idle worker, gets the smallest such worker.
+TEST(FreeDevices, PacksJobsOnWorkersInUse) {
+  std::mt19937_64 random(3);
+  int64_t spared = 0;  // Idle workers that packing spares.
+  for (int round = 0; round < 3000; ++round) {
+    const PartlyUsed cluster = RandomPartlyUsed(&random);
+    const int64_t devices = 1 + static_cast<int64_t>(random() % 10);
+    std::vector<int64_t> blocks = {devices};
+    for (const int64_t size : {4, 2}) {
+      if (blocks.back() % size == 0 && blocks.back() > size) blocks.push_back(size);
+    }
+    const std::string banned = absl::StrCat("w", random() % 9);
+    const FreeDevices::MayHave may_have = [&](const std::string& id) { return id != banned; };
+    const FreeDevices::MayHave in_use = [&](const std::string& id) { return cluster.used.contains(id); };
+    FreeDevices a(cluster.free), b(cluster.free);
+    const std::vector<Peer> packed = a.TakePacked(may_have, in_use, devices, Target(), blocks);
+    const std::vector<Peer> other = b.TakeFrom(may_have, devices, Target(), blocks);
+    ASSERT_EQ(packed.empty(), other.empty()) << "round " << round;
+    if (packed.empty()) continue;
+    ASSERT_EQ(QualityOf(cluster, packed, blocks), QualityOf(cluster, other, blocks)) << Text(packed) << Text(other);
+    ASSERT_LE(CountIdle(cluster, packed), CountIdle(cluster, other)) << Text(packed) << Text(other);
+    spared += CountIdle(cluster, other) - CountIdle(cluster, packed);
+    ASSERT_EQ(a.Count(Target()), b.Count(Target()));
+    for (const Peer& peer : packed) EXPECT_NE(peer.worker_id(), banned);
+    int64_t smallest_used = INT64_MAX, smallest_idle = INT64_MAX;
+    for (const auto& [id, room] : cluster.rooms) {
+      if (room.devices < devices || id == banned) continue;
+      int64_t& smallest = in_use(id) ? smallest_used : smallest_idle;
+      smallest = std::min(smallest, room.devices);
+    }
+    const int64_t expected = smallest_used < INT64_MAX ? smallest_used : smallest_idle;
+    if (expected == INT64_MAX) continue;
+    ASSERT_EQ(packed.size(), 1u);
+    EXPECT_EQ(cluster.rooms.at(packed[0].worker_id()).devices, expected);
+    EXPECT_EQ(in_use(packed[0].worker_id()), smallest_used < INT64_MAX);
+  }
+  EXPECT_GT(spared, 100);
 }
 
 TEST(FreeDevices, NothingIsTakenIfThereAreTooFew) {

@@ -273,13 +273,13 @@ void JobMachine::OnEnded(const JobId& id) {
   refused_since_ns_.erase(id);
   const Job* job = context_.jobs.Find(id);
   if (job == nullptr) return;
-  due_.erase(job->number);
+  due_.Remove(*job);
   parked_.erase(job->number);
 }
 
 void JobMachine::AfterRecovery() {
   for (const Job* job : context_.jobs.Open()) {
-    due_[job->number] = job->id;
+    due_.Add(*job);
     if (job->is_quick && job->optimizing_error.empty()) quick_.insert(job->id);
   }
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "service/attempts/attempt_machine.h"
+#include "service/jobs/job_queue.h"
 #include "service/placement/apart.h"
 #include "service/placement/free_devices.h"
 #include "service/state/context.h"
@@ -53,9 +54,20 @@ class JobMachine {
   // checkpoint.
   absl::StatusOr<ResolvedResume> NewestCheckpoint(const JobId& id) const;
 
-  // Places pending jobs, oldest first, and starts builds. A job that needs more devices than the cluster has does not
-  // block later jobs. A job that waits for busy devices does block them, so that later small jobs cannot starve it.
-  // Visits only jobs whose wait may be over: a job is woken by the event for which it waits.
+  // Places pending jobs, oldest first, and starts builds. Visits only jobs whose wait may be over: a job is woken by
+  // the event for which it waits.
+  //
+  // A job that needs more devices than the cluster has does not block later jobs. A job that waits for busy devices
+  // does block them, so that later small jobs cannot starve it.
+  //
+  // A job also waits if devices are free, but on workers that run jobs of other owners. Then only later jobs of its own
+  // owner wait behind it. Jobs of other owners may start ("EASY" backfilling, Mu'alem and Feitelson, 2001, without
+  // limits of time): the oldest job that waits in this way reserves as many workers as it needs, those with the fewest
+  // used devices, and no later job starts on them. Their jobs end, so the oldest job starts; then the next one is the
+  // oldest. After kMaxWaiting owners have such a job, it blocks all later jobs, which limits the time of a pass.
+  //
+  // A job with an owner is packed (FreeDevices::TakePacked): other owners cannot use a worker that it shares with
+  // earlier jobs of its owner, so it takes idle workers only if it is then faster.
   void Schedule();
   // Like Schedule, but only for new jobs, oldest first. May be called only if nothing has changed for older jobs.
   void ScheduleNew(const std::vector<JobId>& jobs);
@@ -77,6 +89,7 @@ class JobMachine {
     kWaitsForWorkers,  // Waits until workers or their devices change.
     kWaitsForDevices,  // Waits until devices are free, without blocking later jobs.
     kWaitsForEvent,    // Waits until its build or its plan is complete, or until the time of WakeAt.
+    kWaitsForOthers,   // Waits until workers are free of other owners, and blocks later jobs of its owner.
     kBlocks,           // Waits until devices are free, and blocks later jobs.
   };
   // Values that many waiting jobs need within one pass, computed once.
@@ -90,20 +103,27 @@ class JobMachine {
   using Parts = std::vector<FreeDevices::Part>;
   // Schedules one job.
   Outcome ScheduleOne(Job* job);
-  void Visit(std::map<int64_t, JobId>::iterator at);  // Visits the jobs in due_, beginning with `at`.
+  void Visit(int64_t first);  // Visits the jobs in due_ whose number is at least `first`.
+  JobQueue::Next VisitOne(const JobId& id);
   void Wake(const JobId& id);
   void WakeJobs();
   // Requests another visit, at this time, to the job that is being visited.
   void WakeAt(int64_t ns) { wake_ns_ = std::min(wake_ns_, ns); }
   const std::vector<WorkerDevices>& AllOffers();
   FreeDevices& Free();
+  // Whether other jobs keep the job from a worker: jobs of other owners that run there, or a reservation.
+  bool IsKeptFrom(const Job& job, const std::string& worker) const;
   // Which workers the job may have; null if it may have all.
   FreeDevices::MayHave WorkersFor(const Job& job) const;
+  // Which workers the job should take first; null if its placement is the same for all idle and used workers.
+  FreeDevices::MayHave WorkersInUse(const Job& job) const;
+  void Reserve(const Job& job, const Parts& parts, int64_t devices);
   // Takes free devices, on workers that reach each other if possible.
   std::vector<Peer> TakeFree(const FreeDevices::MayHave& may_have, const TakePeers& take);
   struct Devices {
     int64_t all = 0, free = 0;
     int64_t unshared = 0;  // The free devices on workers that run jobs of other owners, which it may not have.
+    int64_t reserved = 0;  // The other free devices on workers that an older job has reserved.
   };
   // How many devices a job may take from these parts, out of all devices and out of the free ones.
   Devices DevicesFor(const Job& job, const Parts& parts);
@@ -121,7 +141,8 @@ class JobMachine {
   std::vector<Target> TargetsFor(Job* job);
   std::vector<Target> TargetsForSession(Job* job);
   bool IsRefusedForLong(const Job& job);
-  void WaitForDevices(Job* job, const Devices& devices);
+  // Sets the reason. `wanted` is the number of devices that it needs, of those that run code for `parts`.
+  Outcome WaitForDevices(Job* job, const Devices& devices, const Parts& parts, int64_t wanted);
   Outcome WaitForTargets(Job* job, const Parts& parts);
   bool TryShrink(Job* job, int64_t devices);
   absl::Status ResizeDevices(Job* job, const ResizeJobRequest& request);
@@ -138,9 +159,18 @@ class JobMachine {
   // By the executable whose plan is being read: the jobs that wait for the plan.
   std::map<std::string, std::vector<JobId>> loading_;
   std::map<JobId, int64_t> refused_since_ns_;  // The time since which the workers cannot run the job.
-  // Jobs that may be pending, by number. The next pass visits the jobs in due_; the jobs in parked_ wait until the
+  // Jobs that may be pending. The next pass visits the jobs in due_; the jobs in parked_, by number, wait until the
   // workers change. A pending job that is in neither waits for its own event or for a time.
-  std::map<int64_t, JobId> due_, parked_;
+  JobQueue due_;
+  std::map<int64_t, JobId> parked_;
+  // The workers that the oldest job of those that wait for other owners has reserved until it starts. They are not in
+  // the log: after a restart, the job makes another reservation.
+  struct Reservation {
+    JobId job;
+    std::set<WorkerId> workers;
+  };
+  Reservation reservation_;
+  bool is_reserved_ = false;  // Whether the reservation applies to the jobs that are visited next.
   std::multimap<int64_t, JobId> timers_;  // Jobs by the time of their next visit. Entries may be out of date.
   int64_t wake_ns_ = INT64_MAX;           // The earliest time passed to WakeAt during the current visit.
   uint64_t offers_ = 0;                   // The value of Context::OffersHash at the last pass.

@@ -13,6 +13,9 @@
 namespace xlad::service {
 namespace {
 
+// The largest number of owners whose oldest job waits for other owners without blocking all later jobs.
+constexpr ptrdiff_t kMaxWaiting = 50;
+
 // Whether the job may run only on the workers that it had before it lost one of them.
 bool WaitsForItsWorkers(const Job& job) {
   return job.spec.on_loss() == JobSpec::WAIT && !job.lost_worker.empty() && !job.resized;
@@ -27,6 +30,19 @@ absl::Status CheckSameCompiler(const Job& job, const std::string& compiler) {
       "found code compiled by build ", build(compiler), " of xlad, expected build ", build(job.compiler),
       ", which compiled the quick code: the coordinator was updated in between, and other builds may compute other "
       "bits; to run optimized code, submit the job again with --resume ", job.id.str()));
+}
+
+// The workers that a job may have and those that it should take first; null as in FreeDevices.
+struct Workers {
+  FreeDevices::MayHave may_have, in_use;
+};
+
+// Takes devices of one target.
+std::vector<Peer> TakeOfOne(FreeDevices* free, const Workers& from, int64_t devices, const Target& target,
+                            const FreeDevices::Blocks& blocks) {
+  if (from.in_use != nullptr) return free->TakePacked(from.may_have, from.in_use, devices, target, blocks);
+  if (from.may_have != nullptr) return free->TakeFrom(from.may_have, devices, target, blocks);
+  return free->Take(devices, target, blocks);
 }
 
 }  // namespace
@@ -53,7 +69,7 @@ JobMachine::Outcome JobMachine::ScheduleOne(Job* job) {
 void JobMachine::Wake(const JobId& id) {
   const Job* job = context_.jobs.Find(id);  // Null if the job has ended and was removed.
   if (job == nullptr || HasEnded(*job)) return;
-  due_[job->number] = id;
+  due_.Add(*job);
   parked_.erase(job->number);
 }
 
@@ -67,14 +83,15 @@ void JobMachine::WakeJobs() {
   }
   const uint64_t offers = context_.OffersHash();
   if (std::exchange(offers_, offers) == offers) return;
-  due_.insert(parked_.begin(), parked_.end());
-  parked_.clear();
+  for (const auto& [number, id] : std::exchange(parked_, {})) Wake(id);
 }
 
 void JobMachine::Schedule() {
   WakeJobs();
   context_.blocking = JobId();
-  Visit(due_.begin());
+  context_.waiting.clear();
+  is_reserved_ = false;
+  Visit(0);
 }
 
 void JobMachine::ScheduleNew(const std::vector<JobId>& jobs) {
@@ -83,27 +100,33 @@ void JobMachine::ScheduleNew(const std::vector<JobId>& jobs) {
     Wake(id);
     if (const Job* job = context_.jobs.Find(id); job != nullptr) first = std::min(first, job->number);
   }
-  if (context_.blocking.empty()) Visit(due_.lower_bound(first));
+  if (context_.blocking.empty()) Visit(first);
 }
 
-void JobMachine::Visit(std::map<int64_t, JobId>::iterator at) {
+void JobMachine::Visit(int64_t first) {
   pass_ = Pass();
-  while (at != due_.end()) {
-    Job* job = context_.jobs.Find(at->second);
-    const Outcome outcome = job == nullptr ? Outcome::kDone : ScheduleOne(job);
-    if (outcome == Outcome::kBlocks) {
-      context_.blocking = job->id;  // The job waits for busy devices, which later jobs must not take.
-      break;
-    }
-    if (outcome == Outcome::kWaitsForDevices) {
-      ++at;
-      continue;
-    }
-    if (outcome == Outcome::kWaitsForWorkers) parked_[job->number] = job->id;
-    if (outcome != Outcome::kDone && wake_ns_ < INT64_MAX) timers_.emplace(wake_ns_, job->id);
-    at = due_.erase(at);
+  due_.Visit(first, [this](const JobId& id) { return VisitOne(id); });
+  pass_ = Pass();
+}
+
+JobQueue::Next JobMachine::VisitOne(const JobId& id) {
+  Job* job = context_.jobs.Find(id);
+  if (job == nullptr) return JobQueue::Next::kRemove;
+  if (context_.waiting.contains(job->owner)) return JobQueue::Next::kSkipOwner;
+  const Outcome outcome = ScheduleOne(job);
+  const bool waits_for_others = outcome == Outcome::kWaitsForOthers;
+  if (waits_for_others && std::ssize(context_.waiting) < kMaxWaiting) {
+    context_.waiting[job->owner] = job->id;
+    return JobQueue::Next::kSkipOwner;
   }
-  pass_ = Pass();
+  if (waits_for_others || outcome == Outcome::kBlocks) {
+    context_.blocking = job->id;  // The job waits for busy devices, which later jobs must not take.
+    return JobQueue::Next::kStop;
+  }
+  if (outcome == Outcome::kWaitsForDevices) return JobQueue::Next::kKeep;
+  if (outcome == Outcome::kWaitsForWorkers) parked_[job->number] = job->id;
+  if (outcome != Outcome::kDone && wake_ns_ < INT64_MAX) timers_.emplace(wake_ns_, job->id);
+  return JobQueue::Next::kRemove;
 }
 
 const std::vector<WorkerDevices>& JobMachine::AllOffers() {
@@ -119,10 +142,15 @@ FreeDevices& JobMachine::Free() {
 JobMachine::Devices JobMachine::DevicesFor(const Job& job, const Parts& parts) {
   if (!pass_.all_devices.has_value()) pass_.all_devices.emplace(AllOffers());
   Devices devices = {pass_.all_devices->Count(parts), Free().Count(parts)};
-  if (context_.options.share_workers || !context_.RunsOthers(job.owner)) return devices;
-  devices.unshared = devices.free - Free().Count(parts, [&](const std::string& worker) {
-    return !context_.RunsOthersOn(WorkerId(worker), job.owner);
-  });
+  int64_t left = devices.free;
+  if (!context_.options.share_workers && context_.RunsOthers(job.owner)) {
+    left = Free().Count(parts, [&](const std::string& worker) {
+      return !context_.RunsOthersOn(WorkerId(worker), job.owner);
+    });
+  }
+  devices.unshared = devices.free - left;
+  if (!is_reserved_) return devices;
+  devices.reserved = left - Free().Count(parts, [&](const std::string& worker) { return !IsKeptFrom(job, worker); });
   return devices;
 }
 
@@ -218,16 +246,66 @@ std::vector<Target> JobMachine::TargetsFor(Job* job) {
   return {};
 }
 
-void JobMachine::WaitForDevices(Job* job, const Devices& devices) {
-  const int64_t wanted = WantedDevices(*job, devices.all), free = devices.free;
+JobMachine::Outcome JobMachine::WaitForDevices(Job* job, const Devices& devices, const Parts& parts, int64_t wanted) {
+  const int64_t free = devices.free;
   std::string found = absl::StrCat("the workers have ", devices.all);
   if (wanted <= devices.all) {
     found = absl::StrCat(free, free == 1 ? " is" : " are", " free of ", devices.all);
     if (devices.unshared > 0) {
       absl::StrAppend(&found, ", ", devices.unshared, " of them on workers that run jobs of another user");
     }
+    if (devices.reserved > 0) {
+      absl::StrAppend(&found, ", ", devices.reserved, " of them on workers that are reserved for an older job");
+    }
   }
   SetReason(job, absl::StrCat("waits for ", DeviceCountText(wanted), ", ", found));
+  if (wanted > devices.all) return Outcome::kWaitsForWorkers;
+  if (devices.unshared == 0 && devices.reserved == 0) return Outcome::kBlocks;
+  if (!is_reserved_) Reserve(*job, parts, wanted);
+  return Outcome::kWaitsForOthers;
+}
+
+// Reserves workers with as many devices for `parts` as the job needs, if there are enough. The workers of an earlier
+// reservation are kept if they still suffice, because no job has started on them since then. Workers that are chosen at
+// each pass could have got new jobs before.
+void JobMachine::Reserve(const Job& job, const Parts& parts, int64_t devices) {
+  is_reserved_ = true;
+  std::map<std::string, int64_t> most;  // By device name: how many more devices the job may use.
+  const auto add = [&](const Worker& worker) {
+    int64_t added = 0;
+    if (!context_.TakesWork(worker) || (WaitsForItsWorkers(job) && !HasPeer(job, worker.id.str()))) return added;
+    for (const DeviceOffer& offer : OffersOf(worker.registration)) {
+      const auto part = std::find_if(parts.begin(), parts.end(),
+                                     [&](const auto& p) { return IsSameTarget(p.target, offer.target()); });
+      if (part == parts.end()) continue;
+      int64_t& left = most.emplace(DeviceName(part->target), part->most).first->second;
+      const int64_t of_offer = std::min<int64_t>(offer.count(), left);
+      left -= of_offer;
+      added += of_offer;
+    }
+    return added;
+  };
+  int64_t sum = 0;
+  for (const WorkerId& id : reservation_.workers) {
+    if (const Worker* worker = context_.FindWorker(id); worker != nullptr) sum += add(*worker);
+  }
+  if (reservation_.job == job.id && sum >= devices) return;
+  std::vector<std::pair<int64_t, WorkerId>> by_use;  // The numbers of used devices.
+  for (const auto& [id, worker] : context_.workers) {
+    int64_t used = 0;
+    for (const auto& [name, count] : worker.used) used += count;
+    by_use.emplace_back(used, id);
+  }
+  std::sort(by_use.begin(), by_use.end());
+  reservation_ = {job.id, {}};
+  most.clear();
+  sum = 0;
+  for (auto next = by_use.begin(); next != by_use.end() && sum < devices; ++next) {
+    const int64_t added = add(context_.workers.at(next->second));
+    if (added > 0) reservation_.workers.insert(next->second);
+    sum += added;
+  }
+  is_reserved_ = sum >= devices;
 }
 
 // Resizes a job with --on-loss shrink if it lost a worker at least suspect_ms ago and can run on a smaller mesh or, in
@@ -263,14 +341,25 @@ bool JobMachine::TryShrink(Job* job, int64_t devices) {
   return true;
 }
 
+bool JobMachine::IsKeptFrom(const Job& job, const std::string& worker) const {
+  const WorkerId id(worker);
+  if (is_reserved_ && reservation_.job != job.id && reservation_.workers.contains(id)) return true;
+  return !context_.options.share_workers && context_.RunsOthersOn(id, job.owner);
+}
+
 FreeDevices::MayHave JobMachine::WorkersFor(const Job& job) const {
   const bool only_former = WaitsForItsWorkers(job);
-  const bool only_unshared = !context_.options.share_workers && context_.RunsOthers(job.owner);
-  if (!only_former && !only_unshared) return nullptr;
-  return [this, &job, only_former, only_unshared](const std::string& worker) {
+  const bool are_some_kept = is_reserved_ || (!context_.options.share_workers && context_.RunsOthers(job.owner));
+  if (!only_former && !are_some_kept) return nullptr;
+  return [this, &job, only_former, are_some_kept](const std::string& worker) {
     if (only_former && !HasPeer(job, worker)) return false;
-    return !only_unshared || !context_.RunsOthersOn(WorkerId(worker), job.owner);
+    return !are_some_kept || !IsKeptFrom(job, worker);
   };
+}
+
+FreeDevices::MayHave JobMachine::WorkersInUse(const Job& job) const {
+  if (context_.options.share_workers || job.owner.empty()) return nullptr;
+  return [this](const std::string& worker) { return !context_.FindWorker(WorkerId(worker))->jobs.empty(); };
 }
 
 std::vector<Peer> JobMachine::TakeFree(const FreeDevices::MayHave& may_have, const TakePeers& take) {
@@ -292,10 +381,12 @@ JobMachine::Outcome JobMachine::Place(Job* job) {
   const Devices devices = DevicesFor(*job, parts);
   const int64_t wanted = WantedDevices(*job, devices.all);
   const std::vector<int64_t> blocks = InnerBlocks(job->mesh, wanted);
-  std::vector<Peer> peers = TakeFree(WorkersFor(*job), [&](FreeDevices* free, const FreeDevices::MayHave& from) {
-    if (parts.size() > 1) return free->TakeMix(from, wanted, parts, blocks);
-    return from == nullptr ? free->Take(wanted, parts[0].target, blocks)
-                           : free->TakeFrom(from, wanted, parts[0].target, blocks);
+  const FreeDevices::MayHave in_use = WorkersInUse(*job);
+  std::vector<Peer> peers;
+  const bool may_fit = wanted <= devices.free - devices.unshared - devices.reserved;
+  if (may_fit) peers = TakeFree(WorkersFor(*job), [&](FreeDevices* free, const FreeDevices::MayHave& from) {
+    return parts.size() > 1 ? free->TakeMix(from, wanted, parts, blocks, in_use)
+                            : TakeOfOne(free, {from, in_use}, wanted, parts[0].target, blocks);
   });
   if (!peers.empty()) {
     GiveShards(DeviceCount(job->mesh) / wanted, &peers);
@@ -306,10 +397,10 @@ JobMachine::Outcome JobMachine::Place(Job* job) {
     SetReason(job, absl::StrCat("waits for worker ", job->lost_worker, " (--on-loss wait)"));
     return Outcome::kWaitsForDevices;
   }
-  WaitForDevices(job, devices);
+  const Outcome waits = WaitForDevices(job, devices, parts, wanted);
   if (wanted > devices.all) return TryShrink(job, devices.all) ? TryJob(job) : WaitForTargets(job, parts);
   refused_since_ns_.erase(job->id);
-  return Outcome::kBlocks;
+  return waits;
 }
 
 // Called for a job that needs more devices than the workers have for `parts`, the targets of its executables. Compiles
@@ -357,17 +448,16 @@ JobMachine::Outcome JobMachine::PlaceSession(Job* job) {
   const std::vector<int64_t> blocks = InnerBlocks(job->mesh, wanted);
   for (const Target& offered : Free().Targets()) {
     if (!job->spec.device_name().empty() && DeviceName(offered) != job->spec.device_name()) continue;
-    const FreeDevices::MayHave may_have = WorkersFor(*job);
+    const FreeDevices::MayHave may_have = WorkersFor(*job), in_use = WorkersInUse(*job);
     const std::vector<Peer> peers = TakeFree(may_have, [&](FreeDevices* free, const FreeDevices::MayHave& from) {
-      return from == nullptr ? free->Take(wanted, offered, blocks) : free->TakeFrom(from, wanted, offered, blocks);
+      return TakeOfOne(free, {from, in_use}, wanted, offered, blocks);
     });
     if (peers.empty()) continue;
     attempts_.Launch(job, peers, {});
     return Outcome::kDone;
   }
-  const Devices devices = DevicesFor(*job, {{targets[0], ""}});
-  WaitForDevices(job, devices);
-  return wanted <= devices.all ? Outcome::kBlocks : Outcome::kWaitsForWorkers;
+  const Parts parts = {{targets[0], ""}};
+  return WaitForDevices(job, DevicesFor(*job, parts), parts, wanted);
 }
 
 void JobMachine::OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr<BuiltProgram>& built) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 namespace xlad::service {
 namespace {
@@ -130,6 +131,28 @@ std::vector<WorkerShare> DealDevices(const std::vector<WorkerRoom>& workers, int
     }
   }
   return shares;
+}
+
+DealQuality QualityOf(const std::vector<WorkerRoom>& workers, const std::vector<WorkerShare>& shares,
+                      const std::vector<int64_t>& blocks) {
+  std::vector<int64_t> host_ends, worker_ends;  // The positions at which another host or another worker begins.
+  std::set<int> hosts;
+  int64_t position = 0;
+  for (size_t s = 0; s < shares.size(); ++s) {
+    const int host = workers[shares[s].worker].host;
+    if (s > 0) worker_ends.push_back(position);
+    if (s > 0 && host != workers[shares[s - 1].worker].host) host_ends.push_back(position);
+    hosts.insert(host);
+    position += shares[s].devices;
+  }
+  const auto largest_uncut = [&](const std::vector<int64_t>& ends) {
+    const auto found = std::find_if(blocks.begin(), blocks.end(), [&](int64_t block) {
+      return std::all_of(ends.begin(), ends.end(), [&](int64_t end) { return end % block == 0; });
+    });
+    return found == blocks.end() ? int64_t{1} : *found;
+  };
+  return {largest_uncut(host_ends), largest_uncut(worker_ends), -static_cast<int64_t>(hosts.size()),
+          -static_cast<int64_t>(shares.size())};
 }
 
 }  // namespace xlad::service

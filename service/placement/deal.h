@@ -5,6 +5,7 @@
 // positions are on different hosts or on different workers.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -44,5 +45,11 @@ std::vector<int64_t> InnerBlocks(const Mesh& mesh, int64_t devices);
 // Example: dp=3,tp=2 on two hosts that have a worker with 4 devices each: {{0, 4}, {1, 2}}.
 std::vector<WorkerShare> DealDevices(const std::vector<WorkerRoom>& workers, int64_t devices,
                                      const std::vector<int64_t>& blocks);
+
+// How good a deal is. A greater value is better: larger blocks are not cut by hosts; else larger blocks are not cut by
+// workers; else fewer hosts, else fewer workers are used. `blocks` is as for DealDevices.
+using DealQuality = std::array<int64_t, 4>;
+DealQuality QualityOf(const std::vector<WorkerRoom>& workers, const std::vector<WorkerShare>& shares,
+                      const std::vector<int64_t>& blocks);
 
 }  // namespace xlad::service

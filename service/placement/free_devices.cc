@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "proto/device_name.h"
-#include "service/placement/deal.h"
 
 namespace xlad::service {
 namespace {
@@ -89,10 +88,79 @@ std::vector<Peer> FreeDevices::TakeFrom(const MayHave& may_have, int64_t devices
   std::vector<size_t> allowed;
   for (const auto& [count, offers] : pool->offers) {
     for (const size_t offer : offers) {
-      if (may_have(offers_[offer].registration->worker_id())) allowed.push_back(offer);
+      if (may_have == nullptr || may_have(offers_[offer].registration->worker_id())) allowed.push_back(offer);
     }
   }
   return TakeOffers(allowed, devices, blocks, pool);
+}
+
+std::vector<Peer> FreeDevices::TakePacked(const MayHave& may_have, const MayHave& in_use, int64_t devices,
+                                          const Target& target, const Blocks& blocks) {
+  Pool* pool = const_cast<Pool*>(Find(target));
+  if (pool == nullptr) return {};
+  std::vector<size_t> used, idle, all;
+  int64_t free_on_used = 0;
+  for (const auto& [count, offers] : pool->offers) {
+    for (const size_t offer : offers) {
+      const std::string& worker = offers_[offer].registration->worker_id();
+      if (may_have != nullptr && !may_have(worker)) continue;
+      const bool is_used = in_use(worker);
+      (is_used ? used : idle).push_back(offer);
+      all.push_back(offer);
+      if (is_used) free_on_used += count;
+    }
+  }
+  // No placement is better than one on a single worker.
+  for (const std::vector<size_t>& offers : {used, idle}) {
+    if (const auto one = SmallestFit(offers, devices); !one.empty()) return TakeOffers(one, devices, blocks, pool);
+  }
+  const DealQuality best = BestDeal(all, devices, blocks);
+  std::vector<size_t> few = FewestFit(idle, devices - free_on_used);
+  few.insert(few.end(), used.begin(), used.end());
+  SortBySize(&few);
+  for (const std::vector<size_t>& offers : {used, few}) {
+    if (BestDeal(offers, devices, blocks) == best) return TakeOffers(offers, devices, blocks, pool);
+  }
+  return TakeOffers(all, devices, blocks, pool);
+}
+
+DealQuality FreeDevices::BestDeal(const std::vector<size_t>& offers, int64_t devices, const Blocks& blocks) const {
+  const std::vector<WorkerRoom> rooms = RoomsOf(offers);
+  const std::vector<WorkerShare> shares = DealDevices(rooms, devices, blocks);
+  return shares.empty() ? DealQuality() : QualityOf(rooms, shares, blocks);
+}
+
+std::vector<WorkerRoom> FreeDevices::RoomsOf(const std::vector<size_t>& offers) const {
+  std::vector<WorkerRoom> rooms;
+  for (const size_t offer : offers) rooms.push_back({offers_[offer].devices, hosts_[offer]});
+  return rooms;
+}
+
+void FreeDevices::SortBySize(std::vector<size_t>* offers) const {
+  std::sort(offers->begin(), offers->end(), [&](size_t a, size_t b) {
+    return offers_[a].devices != offers_[b].devices ? offers_[a].devices > offers_[b].devices : a < b;
+  });
+}
+
+std::vector<size_t> FreeDevices::SmallestFit(const std::vector<size_t>& offers, int64_t devices) const {
+  const auto end = std::find_if(offers.begin(), offers.end(), [&](size_t o) { return offers_[o].devices < devices; });
+  if (end == offers.begin()) return {};
+  // The first one of equal offers is taken.
+  const int64_t size = offers_[*std::prev(end)].devices;
+  return {*std::find_if(offers.begin(), end, [&](size_t o) { return offers_[o].devices == size; })};
+}
+
+std::vector<size_t> FreeDevices::FewestFit(const std::vector<size_t>& offers, int64_t devices) const {
+  std::vector<size_t> few;
+  for (auto next = offers.begin(); next != offers.end() && devices > 0; ++next) {
+    if (offers_[*next].devices >= devices) {  // The last worker need not be the largest one.
+      few.push_back(SmallestFit(std::vector<size_t>(next, offers.end()), devices)[0]);
+      return few;
+    }
+    few.push_back(*next);
+    devices -= offers_[*next].devices;
+  }
+  return few;
 }
 
 std::pair<std::vector<int64_t>, int64_t> FreeDevices::Share(const MayHave& may_have, int64_t devices,
@@ -125,7 +193,7 @@ int64_t FreeDevices::Count(const std::vector<Part>& parts, const MayHave& may_ha
 }
 
 std::vector<Peer> FreeDevices::TakeMix(const MayHave& may_have, int64_t devices, const std::vector<Part>& parts,
-                                       const Blocks& blocks) {
+                                       const Blocks& blocks, const MayHave& in_use) {
   const auto [shares, missing] = Share(may_have, devices, parts);
   std::vector<Peer> peers;
   if (missing > 0) return peers;
@@ -133,8 +201,10 @@ std::vector<Peer> FreeDevices::TakeMix(const MayHave& may_have, int64_t devices,
   for (size_t p = 0; p < parts.size(); ++p) {
     if (shares[p] == 0) continue;
     const Blocks inside = BlocksInPart(blocks, first, shares[p]);
-    const std::vector<Peer> taken = may_have == nullptr ? Take(shares[p], parts[p].target, inside)
-                                                        : TakeFrom(may_have, shares[p], parts[p].target, inside);
+    const Target& target = parts[p].target;
+    const std::vector<Peer> taken = in_use != nullptr   ? TakePacked(may_have, in_use, shares[p], target, inside)
+                                    : may_have != nullptr ? TakeFrom(may_have, shares[p], target, inside)
+                                                          : Take(shares[p], target, inside);
     AppendPart(taken, parts[p], static_cast<int32_t>(first), &peers);
     first += shares[p];
   }
@@ -143,9 +213,7 @@ std::vector<Peer> FreeDevices::TakeMix(const MayHave& may_have, int64_t devices,
 
 std::vector<Peer> FreeDevices::TakeOffers(const std::vector<size_t>& offers, int64_t devices, const Blocks& blocks,
                                           Pool* pool) {
-  std::vector<WorkerRoom> rooms;
-  for (const size_t offer : offers) rooms.push_back({offers_[offer].devices, hosts_[offer]});
-  const std::vector<WorkerShare> dealt = DealDevices(rooms, devices, blocks);
+  const std::vector<WorkerShare> dealt = DealDevices(RoomsOf(offers), devices, blocks);
   std::vector<std::pair<const WorkerDevices*, int64_t>> shares;
   for (const WorkerShare& share : dealt) shares.emplace_back(&offers_[offers[share.worker]], share.devices);
   std::vector<Peer> peers = PeersFor(shares);

@@ -75,11 +75,14 @@ Job* Context::FindRunning(const std::string& job_id, int64_t attempt, int64_t ge
 }
 
 std::string Context::ReasonOf(const Job& job) const {
-  const Job* first = blocking.empty() ? nullptr : jobs.Find(blocking);
-  const bool is_behind = first != nullptr && first->state == PENDING && job.state == PENDING && !job.attempt_running &&
-                         job.number > first->number;
-  if (!is_behind && job.state == RUNNING && job.reason.empty()) return CodeText(job);
-  if (!is_behind) return job.reason;
+  const auto is_behind = [&](const Job* first) {
+    return first != nullptr && first->state == PENDING && job.state == PENDING && !job.attempt_running &&
+           job.number > first->number;
+  };
+  const auto of_owner = waiting.find(job.owner);
+  const Job* first = of_owner == waiting.end() ? nullptr : jobs.Find(of_owner->second);
+  if (!is_behind(first)) first = blocking.empty() ? nullptr : jobs.Find(blocking);
+  if (!is_behind(first)) return job.state == RUNNING && job.reason.empty() ? CodeText(job) : job.reason;
   // The reason is shown to the job's owner, who may not know of other users' jobs.
   if (first->owner != job.owner) return "waits behind a pending job of another user";
   return absl::StrCat("waits behind job ", first->id.str(), ", which is pending: ", first->reason);

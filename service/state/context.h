@@ -61,6 +61,9 @@ struct Context {
   std::vector<JobId> runnable;   // Jobs that may have become pending since the last pass over the jobs.
   // The job that waits for busy devices, or empty. Later jobs must not take these devices.
   JobId blocking;
+  // By owner: the oldest job that waits because jobs of other owners use workers. Later jobs of its owner wait behind
+  // it.
+  std::map<std::string, JobId> waiting;
   std::vector<JobId> ended;      // Jobs that have ended since the last event.
 
   // Returns a new record about a job, with the time and the actor of the event.
@@ -80,7 +83,7 @@ struct Context {
   Worker* FindWorker(const WorkerId& id);
   // Returns the job with this running attempt, or null if the attempt or its generation is not the current one.
   Job* FindRunning(const std::string& job_id, int64_t attempt, int64_t generation);
-  // Returns why the job is in its state. A pending job that is newer than the blocking job waits for that job.
+  // Returns why the job is in its state. A pending job waits for the older one that blocks it or all jobs.
   std::string ReasonOf(const Job& job) const;
   // Whether the running attempt of the job is on this worker, which is registered. Like HasPeer, but without a scan.
   bool IsOn(const WorkerId& worker, const Job& job) const;

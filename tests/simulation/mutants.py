@@ -69,7 +69,7 @@ MUTANTS = [
     ("a worker that is lost while its attempt is adopted stays ready", "service/attempts/attempt_machine.cc",
      "      attempt.ready.erase(worker.str());\n", ""),
     ("jobs after a waiting job have no reason for waiting", "service/state/context.cc",
-     "const bool is_behind = first != nullptr &&", "const bool is_behind = false && first != nullptr &&"),
+     "return first != nullptr && first->state == PENDING &&", "return false && first->state == PENDING &&"),
     ("metrics are acknowledged and not recorded", "service/attempts/attempt_machine.cc",
      "  context_.effects.batch.metrics.push_back(std::move(rows));",
      "  if (last.step() % 7 != 3) context_.effects.batch.metrics.push_back(std::move(rows));\n"
