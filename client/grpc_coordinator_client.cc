@@ -20,6 +20,7 @@ constexpr int64_t kRepeatMs = 30'000;  // No attempt of a repeated call begins l
 constexpr std::chrono::milliseconds kPause{200};
 constexpr int64_t kChunkBytes = 1 << 20;
 
+// This class has more than 25 methods: one for each call of the interface, and those that several calls share.
 class GrpcCoordinatorClient final : public CoordinatorClient {
  public:
   GrpcCoordinatorClient(std::string address, std::shared_ptr<TokenFile> token,
