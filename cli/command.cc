@@ -17,9 +17,8 @@
 #include "base/log.h"
 #include "cli/flag_checks.h"
 #include "security/join_file.h"
-#include "security/private_files.h"
-#include "security/tokens.h"
-#include "service/managed_security.h"
+#include "security/roles.h"
+#include "service/kept_join_file.h"
 
 namespace xlad::cli {
 namespace {
@@ -145,31 +144,19 @@ std::string OwnUserName() {
   return absl::StrCat("uid-", geteuid());
 }
 
-absl::Status KeepJoinFile(const std::string& path, const std::string& data_folder, const std::string& address,
-                          const security::Caller& caller) {
-  constexpr int64_t kValidSeconds = int64_t{365} * 86'400;
-  security::TokenStore tokens(service::TokenFolder(data_folder), &RealClock());
-  const auto text = RealFileSystem().Read(path);
-  const auto known = text.ok() ? security::ParseJoinFile(*text) : text.status();
-  if (known.ok() && known->address == address && tokens.Find(known->token).ok()) return absl::OkStatus();
-  // Revoke fails if another coordinator issued the token.
-  if (known.ok()) tokens.Revoke(security::TokenId(known->token)).IgnoreError();
-  XLAD_RETURN_IF_ERROR(security::MakePrivateFolder(std::filesystem::path(path).parent_path().string()));
-  XLAD_ASSIGN_OR_RETURN(const security::JoinFile join, service::MakeJoinFile(data_folder, caller, kValidSeconds));
-  const absl::Status written = security::WritePrivateFile(path, security::FormatJoinFile(join));
-  if (!written.ok()) tokens.Revoke(security::TokenId(join.token)).IgnoreError();  // Unused.
-  return written;
-}
-
-std::string WriteOwnJoinFile(const std::string& data_folder, const std::string& address) {
+std::unique_ptr<service::JoinFileKeeper> KeepOwnJoinFile(const std::string& data_folder, const std::string& address) {
   const std::string path = security::DefaultJoinPath();
-  if (path.empty()) return path;
-  const absl::Status written =
-      KeepJoinFile(path, data_folder, address, {OwnUserName(), security::Role::kOperator});
-  if (written.ok()) return path;
+  if (path.empty()) return nullptr;
+  auto keeper = service::JoinFileKeeper::Start(
+      {.path = path,
+       .data_folder = data_folder,
+       .address = address,
+       .caller = {.user = OwnUserName(), .role = security::Role::kOperator}},
+      service::JoinFileKeeper::AtEnd::kKeepFile);
+  if (keeper.ok()) return *std::move(keeper);
   LogWarn("the join file of this user cannot be written, so its commands need --join FILE (xlad token)",
-          {{"file", path}, {"error", std::string(written.message())}});
-  return "";
+          {{"file", path}, {"error", std::string(keeper.status().message())}});
+  return nullptr;
 }
 
 void AddFormatFlag(CLI::App* app, std::string* format) {

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,10 @@
 #include "cli/wrong_usage.h"
 #include "proto/job.pb.h"
 #include "proto/xlad_v1.h"
-#include "security/roles.h"
+
+namespace xlad::service {
+class JoinFileKeeper;
+}  // namespace xlad::service
 
 namespace xlad::cli {
 
@@ -99,13 +103,10 @@ void AddToken(CLI::App& parent, Action* action);
 void AddVersion(CLI::App& parent, Action* action);
 void AddConfig(CLI::App& parent, Action* action);
 
-// Called when a coordinator has begun to listen at `address`, which is not a loopback address. Writes a join file with
-// a token of `caller` to `path`, unless the existing file is still valid.
-absl::Status KeepJoinFile(const std::string& path, const std::string& data_folder, const std::string& address,
-                          const security::Caller& caller);
-// Writes a join file for the commands of this user. Returns its path, or "" if the user has no folder for it. If the
-// file cannot be written, logs a warning and returns "": the coordinator does not need the file.
-std::string WriteOwnJoinFile(const std::string& data_folder, const std::string& address);
+// Called when a coordinator has begun to listen at `address`, which is not a loopback address. Writes a join file for
+// the commands of this user, and keeps it valid until the returned object ends. Returns null if the user has no folder
+// for the file. If the file cannot be written, logs a warning and returns null: the coordinator does not need the file.
+std::unique_ptr<service::JoinFileKeeper> KeepOwnJoinFile(const std::string& data_folder, const std::string& address);
 // The name of the user who runs this process, as an owner of jobs.
 std::string OwnUserName();
 

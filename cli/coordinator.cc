@@ -1,5 +1,6 @@
 #include <chrono>
 #include <cstdio>
+#include <memory>
 #include <thread>
 
 #include "base/cache_folder.h"
@@ -10,18 +11,22 @@
 #include "cli/command.h"
 #include "cli/coordinator_flags.h"
 #include "cli/flag_checks.h"
+#include "security/join_file.h"
 #include "service/coordinator_daemon.h"
+#include "service/kept_join_file.h"
 
 namespace xlad::cli {
 namespace {
 
-// Writes a join file if the coordinator does not listen on loopback and has no --tls-cert, so that commands of the user
-// who runs it need no flag.
-void WriteOwnCredentials(const service::DaemonOptions& options, const std::string& address) {
+// Keeps a join file if the coordinator does not listen on loopback and has no --tls-cert, so that commands of the user
+// who runs it need no flag. Otherwise returns null.
+std::unique_ptr<service::JoinFileKeeper> KeepOwnCredentials(const service::DaemonOptions& options,
+                                                            const std::string& address) {
   const auto at = ParseHostPort(options.listen);
-  if (!at.ok() || IsLoopback(at->host) || !options.tls_cert_file.empty()) return;
-  const std::string file = WriteOwnJoinFile(options.data_folder, address);
-  if (!file.empty()) LogInfo("commands of this user use a join file", {{"file", file}});
+  if (!at.ok() || IsLoopback(at->host) || !options.tls_cert_file.empty()) return nullptr;
+  auto keeper = KeepOwnJoinFile(options.data_folder, address);
+  if (keeper != nullptr) LogInfo("commands of this user use a join file", {{"file", security::DefaultJoinPath()}});
+  return keeper;
 }
 
 int RunCoordinator(const service::DaemonOptions& options) {
@@ -31,7 +36,7 @@ int RunCoordinator(const service::DaemonOptions& options) {
   const auto daemon = service::CoordinatorDaemon::Start(options);
   if (!daemon.ok()) return Fail(daemon.status());
   LogInfo("coordinator listens", {{"address", (*daemon)->Address()}, {"data", options.data_folder}});
-  WriteOwnCredentials(options, (*daemon)->Address());
+  const auto credentials = KeepOwnCredentials(options, (*daemon)->Address());
   if (!options.http.empty()) LogInfo("metrics and dashboard", {{"address", (*daemon)->HttpAddress()}});
   while (*stop == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   LogInfo("coordinator stops; running jobs continue on their workers");

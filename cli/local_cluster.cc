@@ -37,6 +37,7 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
   unsetenv("JOB_COMPLETION_INDEX");
   std::unique_ptr<LocalCluster> cluster(new LocalCluster());
   cluster->data_folder_ = options.data_folder;
+  cluster->is_users_own_ = options.is_users_own;
   XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(options.data_folder));
   service::DaemonOptions daemon;
   daemon.listen = options.listen;
@@ -74,19 +75,32 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
 absl::StatusOr<std::vector<std::string>> LocalCluster::WorkerConnection(const LocalClusterOptions& options) {
   XLAD_ASSIGN_OR_RETURN(const HostPort listen, ParseHostPort(options.listen));
   if (IsLoopback(listen.host)) return std::vector<std::string>{"--coordinator", Address()};
-  const std::string join = JoinPath(options.data_folder, "security/worker.join");
-  XLAD_RETURN_IF_ERROR(KeepJoinFile(join, options.data_folder, Address(), {"worker", security::Role::kWorker}));
-  if (options.is_users_own) WriteOwnJoinFile(options.data_folder, Address());
+  XLAD_ASSIGN_OR_RETURN(const std::string join, KeepJoinFile("worker.join", {"worker", security::Role::kWorker}));
+  if (options.is_users_own) join_files_.push_back(KeepOwnJoinFile(options.data_folder, Address()));
   std::vector<std::string> flags = {"--join", join, "--listen", listen.host};
   if (!options.advertise.empty()) flags.insert(flags.end(), {"--advertise", options.advertise});
   return flags;
 }
 
-absl::StatusOr<Endpoint> LocalCluster::OwnEndpoint() const {
+absl::StatusOr<Endpoint> LocalCluster::OwnEndpoint() {
   if (!IsOffLoopback(Address())) return Endpoint{Address(), "", ""};
-  const std::string join = JoinPath(data_folder_, "security/operator.join");
-  XLAD_RETURN_IF_ERROR(KeepJoinFile(join, data_folder_, Address(), {OwnUserName(), security::Role::kOperator}));
+  XLAD_ASSIGN_OR_RETURN(const std::string join,
+                        KeepJoinFile("operator.join", {OwnUserName(), security::Role::kOperator}));
   return Endpoint{Address(), join, join};
+}
+
+absl::StatusOr<std::string> LocalCluster::KeepJoinFile(const char* name, security::Caller caller) {
+  service::KeptJoinFile::Options file;
+  file.path = JoinPath(data_folder_, absl::StrCat("security/", name));
+  file.data_folder = data_folder_;
+  file.address = Address();
+  file.caller = std::move(caller);
+  if (!is_users_own_) file.valid_s = kRunTokenSeconds;
+  using AtEnd = service::JoinFileKeeper::AtEnd;
+  const AtEnd at_end = is_users_own_ ? AtEnd::kKeepFile : AtEnd::kRevokeTokens;
+  XLAD_ASSIGN_OR_RETURN(auto keeper, service::JoinFileKeeper::Start(file, at_end));
+  join_files_.push_back(std::move(keeper));
+  return file.path;
 }
 
 absl::Status LocalCluster::StartWorker(Worker* worker) {

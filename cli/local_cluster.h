@@ -11,13 +11,15 @@
 #include "cli/devices.h"
 #include "service/build_child.h"
 #include "service/coordinator_daemon.h"
+#include "service/kept_join_file.h"
 
 namespace xlad::cli {
 
 struct LocalClusterOptions {
   std::string listen = "127.0.0.1:0";
   std::string advertise;  // The host name or address for other machines, if `listen` is not on loopback.
-  // Whether the user's commands connect to this cluster by default, if `listen` is not on loopback.
+  // Whether the user's commands connect to this cluster by default, if `listen` is not on loopback. If not, the cluster
+  // belongs to one run: its tokens are revoked at the end.
   bool is_users_own = true;
   std::string http;       // HOST:PORT of metrics and dashboard, or "" for none.
   std::string data_folder;
@@ -33,6 +35,10 @@ struct LocalClusterOptions {
   bool workers_log_to_files = true;  // To data_folder/worker-N.log. If false, they log to standard error.
 };
 
+// The lifetime of the tokens of one run. They are renewed while it lasts, and revoked at its end. If its process is
+// killed before, they expire.
+inline constexpr int64_t kRunTokenSeconds = 86'400;
+
 // Only one thread may use it.
 class LocalCluster {
  public:
@@ -42,7 +48,7 @@ class LocalCluster {
 
   std::string Address() const { return daemon_->Address(); }
   // How this process connects to the coordinator, with all rights.
-  absl::StatusOr<Endpoint> OwnEndpoint() const;
+  absl::StatusOr<Endpoint> OwnEndpoint();
   std::string HttpAddress() const { return daemon_->HttpAddress(); }
   // Restarts each worker that has ended, under the same name. A worker that ended soon after its start is restarted
   // after a delay, which grows up to half a minute. Logs each end and restart. Returns Aborted ("worker-1 (pid 123)
@@ -72,10 +78,14 @@ class LocalCluster {
   LocalCluster() = default;
   absl::Status StartWorker(Worker* worker);
   absl::StatusOr<std::vector<std::string>> WorkerConnection(const LocalClusterOptions& options);
+  // Writes a join file with a token of `caller` into the data folder, and keeps it valid. Returns its path.
+  absl::StatusOr<std::string> KeepJoinFile(const char* name, security::Caller caller);
   static std::string HowEnded(const Worker& worker);
 
   std::string data_folder_;
+  bool is_users_own_ = true;
   std::unique_ptr<service::CoordinatorDaemon> daemon_;
+  std::vector<std::unique_ptr<service::JoinFileKeeper>> join_files_;
   std::vector<Worker> workers_;
   std::string own_log_;           // The standard error of this process; empty if it is not in the data folder.
   int64_t logs_checked_ns_ = 0;   // When RotateLogs last checked the sizes.

@@ -15,6 +15,7 @@
 #include "base/network.h"
 #include "cli/command.h"
 #include "cli/flag_checks.h"
+#include "cli/local_cluster.h"
 #include "collectives/exec/bootstrap/rendezvous.h"
 #include "collectives/exec/group/control.h"
 #include "runtime/devices/registry/registry.h"
@@ -107,7 +108,13 @@ std::string LaunchedRun::JoinFile() const { return JoinPath(folder_->path(), "wo
 
 absl::Status LaunchedRun::PutCoordinator(const std::string& address, const std::string& data_folder) {
   if (!listen_.empty()) {
-    XLAD_RETURN_IF_ERROR(KeepJoinFile(JoinFile(), data_folder, address, {"worker", security::Role::kWorker}));
+    XLAD_ASSIGN_OR_RETURN(join_file_,
+                          service::JoinFileKeeper::Start({.path = JoinFile(),
+                                                          .data_folder = data_folder,
+                                                          .address = address,
+                                                          .caller = {"worker", security::Role::kWorker},
+                                                          .valid_s = kRunTokenSeconds},
+                                                         service::JoinFileKeeper::AtEnd::kRevokeTokens));
   }
   return values_->Put(kCoordinator, address);
 }

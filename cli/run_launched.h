@@ -12,6 +12,7 @@
 #include "collectives/exec/bootstrap.h"
 #include "collectives/exec/bootstrap/launcher.h"
 #include "collectives/exec/group/meeting.h"
+#include "service/kept_join_file.h"
 
 namespace xlad::cli {
 
@@ -45,7 +46,8 @@ class LaunchedRun {
   std::string ListenAddress() const;
 
   // Rank 0 publishes the address of the coordinator, and at the end the exit code of the run. On several hosts, it also
-  // publishes a token of the coordinator with this data folder, in a file that only this user can read.
+  // publishes a token of the coordinator with this data folder, in a file that only this user can read. The token is
+  // revoked when the object ends.
   absl::Status PutCoordinator(const std::string& address, const std::string& data_folder);
   absl::Status PutEnd(int exit_code);
 
@@ -72,6 +74,7 @@ class LaunchedRun {
   const std::string listen_;  // Empty if all processes are on one host.
   const std::unique_ptr<collectives::MeetingFolder> folder_;
   const std::unique_ptr<collectives::Bootstrap> values_;
+  std::unique_ptr<service::JoinFileKeeper> join_file_;  // Null before PutCoordinator, and if all are on one host.
 };
 
 }  // namespace xlad::cli

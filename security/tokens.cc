@@ -131,6 +131,13 @@ absl::Status TokenStore::CheckTime(const TokenRecord& record) const {
 }
 
 absl::StatusOr<Caller> TokenStore::Find(const std::string& token) {
+  XLAD_ASSIGN_OR_RETURN(const TokenRecord record, FindRecord(token));
+  Caller caller{record.user, record.role};
+  caller.token_id = record.id;
+  return caller;
+}
+
+absl::StatusOr<TokenRecord> TokenStore::FindRecord(const std::string& token) {
   XLAD_ASSIGN_OR_RETURN(const Parts parts, Split(token));
   const absl::StatusOr<TokenRecord> record = Get(parts.id);
   if (absl::IsUnavailable(record.status())) return record.status();
@@ -140,9 +147,7 @@ absl::StatusOr<Caller> TokenStore::Find(const std::string& token) {
     return absl::UnauthenticatedError(absl::StrCat("found token ", parts.id, ", which does not exist or was revoked"));
   }
   XLAD_RETURN_IF_ERROR(CheckTime(*record));
-  Caller caller{record->user, record->role};
-  caller.token_id = record->id;
-  return caller;
+  return record;
 }
 
 absl::Status TokenStore::Check(const std::string& id) {

@@ -45,6 +45,8 @@ class TokenStore {
   // or expired. If its file is damaged, it is reported as unknown. Unavailable if its file cannot be read now. A token
   // is refused at most one second after it was revoked.
   absl::StatusOr<Caller> Find(const std::string& token);
+  // Like Find, but returns the token's record.
+  absl::StatusOr<TokenRecord> FindRecord(const std::string& token);
   // Returns OK if the token with this id, which a caller has shown, is still valid. The errors are those of Find.
   absl::Status Check(const std::string& id);
   // All tokens, including expired ones. An error if the folder cannot be read.

@@ -7,10 +7,7 @@
 #include <grpcpp/security/tls_credentials_options.h>
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <optional>
-#include <thread>
 
 #include "absl/synchronization/mutex.h"
 #include "base/accept_gate.h"
@@ -23,6 +20,7 @@
 #include "service/grpc_methods.h"
 #include "service/http_pages.h"
 #include "service/managed_security.h"
+#include "service/renewal.h"
 
 namespace xlad::service {
 namespace {
@@ -55,41 +53,6 @@ std::shared_ptr<grpc::ServerCredentials> TlsCredentials(const std::string& certi
   options.set_cert_request_type(GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
   return grpc::experimental::TlsServerCredentials(options);
 }
-
-// Renews the server's certificate on a thread of its own.
-class Renewal {
- public:
-  Renewal(ManagedCertificate certificate, int64_t check_ms)
-      : certificate_(std::move(certificate)), check_(check_ms), thread_([this] { Run(); }) {}
-  ~Renewal() {
-    {
-      const std::lock_guard lock(mutex_);
-      ending_ = true;
-      changed_.notify_all();
-    }
-    thread_.join();
-  }
-
- private:
-  void Run() {
-    std::unique_lock lock(mutex_);
-    while (!changed_.wait_for(lock, check_, [this] { return ending_; })) {
-      const absl::StatusOr<bool> renewed = certificate_.RenewIfDue();
-      if (!renewed.ok()) {
-        LogError("the certificate cannot be renewed", {{"error", std::string(renewed.status().message())}});
-      } else if (*renewed) {
-        LogInfo("the certificate was renewed", {{"file", certificate_.file()}});
-      }
-    }
-  }
-
-  ManagedCertificate certificate_;
-  const std::chrono::milliseconds check_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool ending_ = false;
-  std::thread thread_;
-};
 
 absl::StatusOr<Protection> Protect(const DaemonOptions& options) {
   XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(options.listen));
@@ -173,7 +136,10 @@ class GrpcDaemon final : public CoordinatorDaemon {
     if (protection_.tokens != nullptr) {
       XLAD_ASSIGN_OR_RETURN(address_, AddressForOthers(gate_->Address(), options.advertise));
       XLAD_RETURN_IF_ERROR(StoreAddress(options.data_folder, address_));
-      renewal_ = std::make_unique<Renewal>(*protection_.certificate, options.certificate_check_ms);
+      renewal_ = std::make_unique<Renewal>("certificate", protection_.certificate->file(), options.certificate_check_ms,
+                                           [certificate = *protection_.certificate]() mutable {
+                                             return certificate.RenewIfDue();
+                                           });
     }
     gate_->Begin();
     return absl::OkStatus();

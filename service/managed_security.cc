@@ -65,7 +65,7 @@ absl::Status StoreAddress(const std::string& data_folder, const std::string& add
 }
 
 absl::StatusOr<security::JoinFile> MakeJoinFile(const std::string& data_folder, const security::Caller& caller,
-                                                int64_t valid_s) {
+                                                int64_t valid_s, const Clock* clock) {
   if (!RealFileSystem().Exists(AddressFile(data_folder))) {
     return absl::FailedPreconditionError(
         absl::StrCat("found no address in ", FolderOf(data_folder),
@@ -76,7 +76,7 @@ absl::StatusOr<security::JoinFile> MakeJoinFile(const std::string& data_folder, 
   security::JoinFile join;
   XLAD_ASSIGN_OR_RETURN(join.address, RealFileSystem().Read(AddressFile(data_folder)));
   XLAD_ASSIGN_OR_RETURN(join.authority, RealFileSystem().Read(JoinPath(FolderOf(data_folder), "ca.pem")));
-  security::TokenStore tokens(TokenFolder(data_folder), &RealClock());
+  security::TokenStore tokens(TokenFolder(data_folder), clock);
   const std::unique_ptr<Random> random = SystemRandom();
   XLAD_ASSIGN_OR_RETURN(join.token, tokens.Issue(caller.role, caller.user, valid_s, random.get()));
   return join;

@@ -218,6 +218,12 @@ class SeveralHosts(unittest.TestCase):
                 self.assertLessEqual(abs(found - want), tolerance * abs(want), f"step {step}")
             self.assert_bits_of_one_host(where, "dp=4,tp=2", loss, state, *flags)
 
+    def assert_no_tokens(self, data):
+        """A run that has ended leaves no valid token in its data folder."""
+        code, out, err = xlad("token", "--data", data, "--list", "--json")
+        self.assertEqual((code, json.loads(out)), (0, []), err)
+        self.assertEqual(list(data.glob("security/*.join")), [])
+
     def test_a_launcher_starts_one_run_on_two_hosts(self):
         mesh = ("--mesh", "dp=2,tp=2", "--steps", "5")
         with folder() as where, hosts(2) as net:
@@ -240,11 +246,17 @@ class SeveralHosts(unittest.TestCase):
             self.assertEqual([rank.returncode for rank in ranks], [0, 0, 0], outputs)
             self.assertEqual(list(meet.iterdir()), [], "the folder in which the ranks met was not removed")
             self.assertFalse((config / "xlad/join").exists(), "the user's own join file was replaced")
+            self.assert_no_tokens(where / "data")
             self.assertIn(f'"data":"{SUBNET}.2:', outputs[2][1], "the worker on host 2 does not listen for the others")
             self.assertIn("worker-2 (", (where / "data/coordinator.log").read_text())
             code, _, err = xlad("run", JOB, *mesh, "--workers", 3, "--curve", where / "one.json")
             self.assertEqual(code, 0, err)
             self.assertEqual(*(json.loads((where / name).read_text())["loss"] for name in ("curve.json", "one.json")))
+            failing = [start(rank, *flags, "--resume", "job-99") for rank in range(3)]
+            errors = [rank.communicate(timeout=PATIENCE_S)[1] for rank in failing]
+            self.assertEqual([rank.returncode for rank in failing], [1, 1, 1], errors)
+            self.assertIn("job-99", errors[0])
+            self.assert_no_tokens(where / "data")
             alone = start(2, "--meet", meet, "--listen", "127.0.0.1")
             self.assertIn("--listen: found 127.0.0.1, expected an address", alone.communicate(timeout=PATIENCE_S)[1])
             self.assertEqual(alone.returncode, 2)
