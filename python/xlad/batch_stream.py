@@ -63,8 +63,13 @@ class BatchSender:
         put = protos.METHODS["PutBatch"].request
         view = memoryview(batch)
         first = put(job_id=self._job_id, batch=number, last=last, chunk=bytes(view[:CHUNK_BYTES]))
-        rest = (put(chunk=bytes(view[at : at + CHUNK_BYTES])) for at in range(CHUNK_BYTES, len(view), CHUNK_BYTES))
-        return self._connection.upload("PutBatch", (r for part in ([first], rest) for r in part))
+
+        def requests() -> Iterator[Any]:
+            yield first
+            for at in range(CHUNK_BYTES, len(view), CHUNK_BYTES):
+                yield put(chunk=bytes(view[at : at + CHUNK_BYTES]))
+
+        return self._connection.upload("PutBatch", requests)
 
     def _patiently(self, call: Callable[[], Any]) -> Any:
         """Repeats a call for about PATIENCE_S while it fails because the coordinator cannot be reached or its disk is

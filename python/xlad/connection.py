@@ -7,7 +7,7 @@ import ipaddress
 import pathlib
 import time
 from collections.abc import Callable, Generator, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
@@ -19,6 +19,8 @@ PATIENCE_S = 60.0  # The time for which calls are repeated while the coordinator
 _PAUSE_S = 0.2
 TRANSFER_S = 600.0  # The deadline of uploads and downloads.
 CHUNK_BYTES = 1 << 20
+_REREAD_S = 1.0  # The age at which a token is read again.
+T = TypeVar("T")
 _OPTIONS = [
     ("grpc.max_receive_message_length", 64 << 20),
     ("grpc.max_send_message_length", 64 << 20),
@@ -40,9 +42,44 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+class _Token:
+    """A bearer token, or "" if none is sent. If it is in a file, the file may be replaced at any time."""
+
+    def __init__(self, text: str, file: pathlib.Path | None = None) -> None:
+        self._text = text
+        self._file = file
+        self._read_at = time.monotonic()
+        if file is not None:
+            self._text = self._first_line(file)
+
+    def text(self) -> str:
+        """The present token. While the file cannot be read, the last one remains."""
+        if time.monotonic() - self._read_at >= _REREAD_S:
+            self._read()
+        return self._text
+
+    def has_other(self, refused: str) -> bool:
+        """Reads the file, and returns whether it has another token than the one that the server has refused."""
+        self._read()
+        return self._text != refused
+
+    def _read(self) -> None:
+        if self._file is None:
+            return
+        self._read_at = time.monotonic()
+        try:
+            self._text = self._first_line(self._file) or self._text
+        except (OSError, UnicodeDecodeError):
+            pass
+
+    @staticmethod
+    def _first_line(file: pathlib.Path) -> str:
+        return file.read_text().partition("\n")[0]
+
+
 class Connection:
     """Calls remote methods by name, as in `connection.call("GetJob", job_id=id)`. Every error of a call is an
-    xlad.Error. Thread-safe."""
+    xlad.Error. A call whose token is refused is made again if the token's file has another one by then. Thread-safe."""
 
     def __init__(self, address: str, ca_file: str | None = None, token_file: str | None = None,
                  token: str | None = None, what: str = "coordinator",
@@ -57,11 +94,7 @@ class Connection:
         self.address = address
         self._what = what
         self._closed = False
-        self._metadata: list[tuple[str, str]] = []
-        if token_file:
-            token = pathlib.Path(token_file).read_text().partition("\n")[0]
-        if token:
-            self._metadata.append(("authorization", f"Bearer {token}"))
+        self._token = _Token(token or "", pathlib.Path(token_file) if token_file else None)
         if authority:
             certificate, name = authority
             credentials = grpc.ssl_channel_credentials(certificate.encode())
@@ -84,10 +117,8 @@ class Connection:
     def call(self, method: str, *, timeout: float | None = CALL_S, **fields: Any) -> Any:
         m = self._method(method)
         stub = self._channel.unary_unary(m.path, m.request.SerializeToString, m.response.FromString)
-        try:
-            return stub(m.request(**fields), timeout=timeout, metadata=self._metadata)
-        except grpc.RpcError as error:
-            raise self._error(error) from None
+        return self._with_token(
+            lambda token: stub(m.request(**fields), timeout=timeout, metadata=_metadata(token)))
 
     def repeat(self, method: str, *, alive: Callable[[], None] = lambda: None, **fields: Any) -> Any:
         """Like `call`, for requests that may be repeated: repeats the request for up to PATIENCE_S while the
@@ -103,42 +134,50 @@ class Connection:
             alive()
             time.sleep(_PAUSE_S)
 
-    def upload(self, method: str, requests: Iterable[Any], timeout: float | None = TRANSFER_S) -> Any:
+    def upload(self, method: str, requests: Callable[[], Iterable[Any]], timeout: float | None = TRANSFER_S) -> Any:
+        """Sends the messages that `requests()` returns. `requests` is called again if the call is made again."""
         m = self._method(method)
         stub = self._channel.stream_unary(m.path, m.request.SerializeToString, m.response.FromString)
-        try:
-            return stub(iter(requests), timeout=timeout, metadata=self._metadata)
-        except grpc.RpcError as error:
-            raise self._error(error) from None
+        return self._with_token(lambda token: stub(iter(requests()), timeout=timeout, metadata=_metadata(token)))
 
     def stream(self, method: str, *, timeout: float | None = None, **fields: Any) -> Generator[Any, None, None]:
-        """Yields the responses of a streaming call. Closing the generator cancels the call."""
-        m = self._method(method)
-        stub = self._channel.unary_stream(m.path, m.request.SerializeToString, m.response.FromString)
-        call = stub(m.request(**fields), timeout=timeout, metadata=self._metadata)
-        try:
-            for answer in call:
-                yield answer
-                interrupts.check()
-        except grpc.RpcError as error:
-            raise self._error(error) from None
-        finally:
-            call.cancel()
+        """Yields the responses of a streaming call. Closing the generator cancels the call. If the token is refused
+        after the first response, and has been replaced, the error is UNAVAILABLE: another call may succeed."""
+        has_answered = False
+        while True:
+            token = self._token.text()
+            responses = self._responses(method, token, timeout, fields)
+            try:
+                for answer in responses:
+                    has_answered = True
+                    yield answer
+                return
+            except grpc.RpcError as error:
+                if not self._is_replaced(error, token):
+                    raise self._error(error) from None
+                if has_answered:
+                    raise Error(f"the token of this client was replaced: {error.details()}", "UNAVAILABLE") from None
+            finally:
+                responses.close()
 
     def put_blobs(self, blobs: Iterable[bytes]) -> None:
         """Uploads the blobs that the coordinator does not have."""
         by_digest = {sha256(blob): blob for blob in blobs}
-        put = protos.METHODS["PutBlob"].request
         for digest in self.call("HasBlobs", digests=list(by_digest)).missing:
-            blob = memoryview(by_digest[digest])
-            starts = range(0, max(1, len(blob)), CHUNK_BYTES)
-            self.upload(
-                "PutBlob",
-                (put(digest="" if at else digest, chunk=bytes(blob[at : at + CHUNK_BYTES])) for at in starts),
-            )
+            self._put_blob(digest, memoryview(by_digest[digest]))
+
+    def _put_blob(self, digest: str, blob: memoryview) -> None:
+        put = protos.METHODS["PutBlob"].request
+
+        def requests() -> Iterable[Any]:
+            for at in range(0, max(1, len(blob)), CHUNK_BYTES):
+                yield put(digest="" if at else digest, chunk=bytes(blob[at : at + CHUNK_BYTES]))
+
+        self.upload("PutBlob", requests)
 
     def get_blob(self, digest: str) -> bytes:
-        data = b"".join(chunk.data for chunk in self.stream("GetBlob", digest=digest, timeout=TRANSFER_S))
+        data = self._with_token(lambda token: b"".join(
+            chunk.data for chunk in self._responses("GetBlob", token, TRANSFER_S, {"digest": digest})))
         if sha256(data) != digest:
             raise Error(f"found contents of blob {digest} that do not match its digest", "DATA_LOSS")
         return data
@@ -154,6 +193,32 @@ class Connection:
                         "with block", "FAILED_PRECONDITION")
         return protos.METHODS[name]
 
+    def _responses(self, method: str, token: str, timeout: float | None,
+                   fields: dict[str, Any]) -> Generator[Any, None, None]:
+        """Yields the responses of one call, which is canceled when the generator is closed."""
+        m = self._method(method)
+        stub = self._channel.unary_stream(m.path, m.request.SerializeToString, m.response.FromString)
+        call = stub(m.request(**fields), timeout=timeout, metadata=_metadata(token))
+        try:
+            for answer in call:
+                yield answer
+                interrupts.check()
+        finally:
+            call.cancel()
+
+    def _with_token(self, attempt: Callable[[str], T]) -> T:
+        """Returns `attempt(token)`. Calls `attempt` again if this token is refused and has been replaced."""
+        while True:
+            token = self._token.text()
+            try:
+                return attempt(token)
+            except grpc.RpcError as error:
+                if not self._is_replaced(error, token):
+                    raise self._error(error) from None
+
+    def _is_replaced(self, error: grpc.RpcError, token: str) -> bool:
+        return error.code() == grpc.StatusCode.UNAUTHENTICATED and self._token.has_other(token)
+
     def _error(self, error: grpc.RpcError) -> Error:
         details = str(error.details())
         if error.code() == grpc.StatusCode.UNAVAILABLE:
@@ -162,6 +227,10 @@ class Connection:
             what = "cannot serve the call now" if answered else "cannot be reached"
             details = f"{self._what} {self.address} {what}: {details}"
         return Error(details, error.code().name)
+
+
+def _metadata(token: str) -> list[tuple[str, str]]:
+    return [("authorization", f"Bearer {token}")] if token else []
 
 
 def sha256(data: bytes) -> str:

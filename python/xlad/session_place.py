@@ -42,7 +42,7 @@ class Place:
 
     def upload(self, method: str, requests: Callable[[], Iterable[Any]]) -> Any:
         """Sends the messages that `requests()` returns. `requests` is called for each attempt."""
-        return self._repeat(method, lambda connection, name: connection.upload(name, requests()))
+        return self._repeat(method, lambda connection, name: connection.upload(name, requests))
 
     def download(self, method: str, take: Callable[[Iterator[Any]], T], **fields: Any) -> T:
         """Returns `take(responses)`. `take` is called for each attempt."""
