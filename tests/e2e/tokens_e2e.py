@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 import unittest
 from unittest import mock
@@ -83,6 +84,22 @@ class Tokens(unittest.TestCase):
         reason = next(worker["reason"] for worker in self.json("status")["workers"] if worker["id"] == "w1")
         self.assertIn(f"it was refused: found token {second_token}, which was revoked", reason)
         self.assertEqual(xlad("cancel", job_id)[0], 0)
+
+    def test_a_command_that_waits_takes_a_replaced_token(self):
+        self.start_workers(1)
+        alice = ("--role", "submitter", "--user", "alice")
+        path, token = self.token("alice", *alice)
+        command = self.start("submit", "submit", JOB, "--mesh", "dp=1", "--wait", "--join", path, *ENDLESS)
+        job_id = wait_for(lambda: re.search(r"^job-\w+$", command.log(), re.MULTILINE), "the job")[0]
+        self.running(job_id, "dp=1")
+        self.token("alice", *alice)  # Replaces the file.
+        self.revoke(token)
+        time.sleep(2)  # Streams with the revoked token end within about a second.
+        self.assertIsNone(command.popen.poll(), command.log())
+        code, _, err = xlad("cancel", job_id, "--join", path)
+        self.assertEqual(code, 0, err)
+        self.assertEqual(command.popen.wait(60), 1, command.log())
+        self.assertIn(f"job {job_id} CANCELLED", command.log())
 
     def test_another_user_gets_neither_the_id_of_a_worker_nor_the_jobs_on_it(self):
         self.start_workers(1)
