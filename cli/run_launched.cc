@@ -30,6 +30,7 @@ constexpr char kEnd[] = "end";
 // Rank 0 starts its coordinator in about a second, but the other ranks may have been started much earlier. On NFS, a
 // host may see the files of another host a minute late.
 constexpr int64_t kArriveMs = 60'000, kArriveOnSharedFolderMs = 180'000;
+constexpr int64_t kForeverMs = int64_t{100} * 365 * 86'400'000;
 constexpr std::chrono::milliseconds kLookEvery{50};
 
 // Without --meet, the processes find each other through files of this host, and connect without a secret.
@@ -121,15 +122,21 @@ absl::Status LaunchedRun::PutCoordinator(const std::string& address, const std::
 
 absl::Status LaunchedRun::PutEnd(int exit_code) { return values_->Put(kEnd, absl::StrCat(exit_code)); }
 
+absl::StatusOr<std::string> LaunchedRun::Await(const char* name, int64_t patience_ms,
+                                               const std::function<bool()>& ends) const {
+  const int64_t deadline_ns = RealClock().NowNs() + patience_ms * kNsPerMs;
+  while (true) {
+    absl::StatusOr<std::string> value = values_->Get(name);
+    if (value.ok() || ends() || RealClock().NowNs() >= deadline_ns) return value;
+    std::this_thread::sleep_for(kLookEvery);
+  }
+}
+
 int LaunchedRun::RunWorker(const WorkerPart& part) {
   const int64_t arrive_ms = listen_.empty() ? kArriveMs : kArriveOnSharedFolderMs;
-  const int64_t deadline_ns = RealClock().NowNs() + arrive_ms * kNsPerMs;
-  absl::StatusOr<std::string> address = values_->Get(kCoordinator);
-  while (!address.ok() && RealClock().NowNs() < deadline_ns) {
-    std::this_thread::sleep_for(kLookEvery);
-    if (values_->Get(kEnd).ok()) return kFailed;  // Rank 0 has printed the reason.
-    address = values_->Get(kCoordinator);
-  }
+  const auto has_end = [this] { return values_->Get(kEnd).ok(); };
+  const absl::StatusOr<std::string> address = Await(kCoordinator, arrive_ms, has_end);
+  if (!address.ok() && has_end()) return kFailed;  // Rank 0 has printed the reason.
   if (!address.ok()) {
     return Fail(absl::DeadlineExceededError(
         absl::StrCat("rank ", rank(), ": rank 0 has not started the coordinator within ", arrive_ms, " ms")));
@@ -152,21 +159,16 @@ int LaunchedRun::RunWorker(const WorkerPart& part) {
   std::atomic<int>* const stop = StopRequested();
   std::atomic<bool> worker_has_ended = false;
   std::thread watch([&] {
-    while (!worker_has_ended && !values_->Get(kEnd).ok()) std::this_thread::sleep_for(kLookEvery);
+    Await(kEnd, kForeverMs, [&] { return worker_has_ended.load(); }).IgnoreError();
     int none = 0;
     stop->compare_exchange_strong(none, SIGTERM);
   });
   const auto end = worker::RunWorker(options, runtime::AllDeviceKinds(), stop);
   worker_has_ended = true;
   watch.join();
-  absl::StatusOr<std::string> text = values_->Get(kEnd);
   // After a drain, rank 0 commits the checkpoint before it sets the exit code.
   const bool is_drained = end.ok() && *end == worker::WorkerEnd::kWorkMoved;
-  const int64_t committed_ns = RealClock().NowNs() + arrive_ms * kNsPerMs;
-  while (is_drained && !text.ok() && RealClock().NowNs() < committed_ns) {
-    std::this_thread::sleep_for(kLookEvery);
-    text = values_->Get(kEnd);
-  }
+  const absl::StatusOr<std::string> text = Await(kEnd, arrive_ms, [&] { return !is_drained; });
   int code = kFailed;
   if (text.ok() && absl::SimpleAtoi(*text, &code)) return code;
   if (is_drained) return kMoved;

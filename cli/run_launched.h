@@ -3,6 +3,8 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -69,6 +71,9 @@ class LaunchedRun {
   LaunchedRun(const collectives::Launch& launch, std::string listen,
               std::unique_ptr<collectives::MeetingFolder> folder);
   std::string JoinFile() const;
+  // Waits until rank 0 has put the value, `ends` returns true, or `patience_ms` have passed. Returns the last result of
+  // the look-up.
+  absl::StatusOr<std::string> Await(const char* name, int64_t patience_ms, const std::function<bool()>& ends) const;
 
   const collectives::Launch launch_;
   const std::string listen_;  // Empty if all processes are on one host.
