@@ -17,6 +17,7 @@
 
 #include "absl/strings/numbers.h"
 #include "base/advertised.h"
+#include "base/clock.h"
 #include "base/file_descriptor.h"
 #include "base/socket_address.h"
 
@@ -27,25 +28,6 @@ namespace {
 // after which a coordinator counts a worker as lost. If the coordinator can be reached, it is therefore the first to
 // report that the worker is lost.
 constexpr int64_t kMaxSilenceMs = 12'000;
-
-struct Addresses {
-  ~Addresses() {
-    if (list != nullptr) freeaddrinfo(list);
-  }
-  addrinfo* list = nullptr;
-};
-
-absl::Status Resolve(const HostPort& host_port, int flags, Addresses* out) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = flags | AI_NUMERICSERV;
-  const std::string port = absl::StrCat(host_port.port);
-  const int error = getaddrinfo(host_port.host.c_str(), port.c_str(), &hints, &out->list);
-  if (error != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot resolve host ", host_port.host, ": ", gai_strerror(error)));
-  }
-  return absl::OkStatus();
-}
 
 // Whether the other end of a connected socket is on another machine.
 bool IsRemote(int fd) {
@@ -181,9 +163,12 @@ class TcpNetworkImpl final : public Network {
 
   absl::StatusOr<std::unique_ptr<Connection>> Dial(const std::string& address, int64_t timeout_ms) override {
     XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(address));
-    Addresses addresses;
-    XLAD_RETURN_IF_ERROR(Resolve(host_port, 0, &addresses));
-    const absl::StatusOr<int> fd = ConnectToAny(*addresses.list, timeout_ms);
+    const int64_t end_ns = RealClock().NowNs() + timeout_ms * kNsPerMs;
+    const std::atomic<int> never_stop = 0;
+    XLAD_ASSIGN_OR_RETURN(const AddressList addresses,
+                          ResolvePatiently(host_port.host, host_port.port, timeout_ms, &never_stop));
+    const int64_t left_ms = std::max<int64_t>(0, (end_ns - RealClock().NowNs()) / kNsPerMs);
+    const absl::StatusOr<int> fd = ConnectToAny(*addresses, left_ms);
     if (!fd.ok()) return Annotate(fd.status(), absl::StrCat("cannot connect to ", address));
     return std::make_unique<TcpConnection>(*fd, address);
   }
@@ -193,15 +178,15 @@ class TcpNetworkImpl final : public Network {
 
 absl::StatusOr<int> ListenFd(const std::string& address) {
   XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(address));
-  Addresses addresses;
-  const absl::Status resolved = Resolve(host_port, AI_PASSIVE, &addresses);
-  if (!resolved.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(resolved.message(), "; the interfaces of this machine are ", InterfacesText()));
+  const absl::StatusOr<AddressList> addresses = Resolve(host_port.host, host_port.port, AI_PASSIVE);
+  if (!addresses.ok()) {
+    return absl::Status(addresses.status().code(), absl::StrCat(addresses.status().message(),
+                                                                "; the interfaces of this machine are ",
+                                                                InterfacesText()));
   }
   int error = 0;
   // "localhost" may resolve to ::1 first, also on a machine without IPv6.
-  for (const addrinfo* at = addresses.list; at != nullptr; at = at->ai_next) {
+  for (const addrinfo* at = addresses->get(); at != nullptr; at = at->ai_next) {
     FileDescriptor fd(socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (fd.is_open()) {
       const int one = 1;

@@ -7,11 +7,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <limits>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/log.h"
 
 namespace xlad {
 namespace {
@@ -35,7 +38,34 @@ int ConnectBefore(int fd, const addrinfo& to, int64_t deadline_ns) {
   return error;
 }
 
+constexpr std::chrono::milliseconds kResolveAgainAfter{200};
+
 }  // namespace
+
+absl::StatusOr<AddressList> Resolve(const std::string& host, int port, int flags) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  const int error = getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &hints, &list);
+  if (error == 0) return AddressList(list, freeaddrinfo);
+  const std::string text = absl::StrCat("cannot resolve host ", host, ": ",
+                                        error == EAI_SYSTEM ? std::strerror(errno) : gai_strerror(error));
+  const bool may_succeed_later = error == EAI_AGAIN || error == EAI_MEMORY || error == EAI_SYSTEM;
+  return may_succeed_later ? absl::UnavailableError(text) : absl::InvalidArgumentError(text);
+}
+
+absl::StatusOr<AddressList> ResolvePatiently(const std::string& host, int port, int64_t patience_ms,
+                                             const std::atomic<int>* stop) {
+  const int64_t give_up_ns = RealClock().NowNs() + patience_ms * kNsPerMs;
+  for (bool logged = false;; logged = true) {
+    absl::StatusOr<AddressList> addresses = Resolve(host, port, /*flags=*/0);
+    const bool gives_up = RealClock().NowNs() >= give_up_ns || *stop != 0;
+    if (!absl::IsUnavailable(addresses.status()) || gives_up) return addresses;
+    if (!logged) LogWarn("waiting for a name server", {{"error", std::string(addresses.status().message())}});
+    std::this_thread::sleep_for(kResolveAgainAfter);
+  }
+}
 
 absl::StatusOr<int> ConnectToAny(const addrinfo& addresses, int64_t timeout_ms) {
   const int64_t end_ns = RealClock().NowNs() + timeout_ms * kNsPerMs;

@@ -4,7 +4,9 @@
 #include <netdb.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "base/status.h"
@@ -14,6 +16,18 @@ namespace xlad {
 // Returns "127.0.0.1:4711" or "[::1]:4711". An IPv4 address in IPv6 form is written as IPv4. Returns "?" for other
 // kinds of addresses.
 std::string SocketAddressText(const sockaddr_storage& address, socklen_t size);
+
+// A nonempty list that getaddrinfo returned.
+using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+// Returns the addresses of a host for TCP. `flags` are those of getaddrinfo. Unavailable if the name may be resolved
+// later, because no name server has answered or this machine lacks memory or descriptors. InvalidArgument if the host
+// does not exist.
+absl::StatusOr<AddressList> Resolve(const std::string& host, int port, int flags);
+
+// Like Resolve, but tries again after Unavailable, for up to `patience_ms` and until *stop is not 0.
+absl::StatusOr<AddressList> ResolvePatiently(const std::string& host, int port, int64_t patience_ms,
+                                             const std::atomic<int>* stop);
 
 // Connects to one of the addresses of a host: a nonempty list that getaddrinfo returned. Tries them in order, each for
 // an equal share of the remaining time. Returns the connected socket, which the caller owns. It is blocking and

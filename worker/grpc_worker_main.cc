@@ -14,6 +14,7 @@
 #include "base/network.h"
 #include "base/random.h"
 #include "base/serial_queue.h"
+#include "base/socket_address.h"
 #include "collectives/exec/transports/registry/registry.h"
 #include "proto/protocol.h"
 #include "runtime/host_threads.h"
@@ -28,6 +29,7 @@ namespace xlad::worker {
 namespace {
 
 constexpr std::chrono::milliseconds kTick{50};
+constexpr int64_t kResolveMs = 60'000;  // How long a worker waits for a name server at its start.
 // The next idle process is started this long after an attempt is ready, so that it does not slow down the first step.
 constexpr int64_t kRefillDelayNs = 300 * kNsPerMs;
 
@@ -56,6 +58,14 @@ class EventQueue {
 std::string WithPort(const std::string& listen) {
   const absl::StatusOr<std::string> host = ParseHost(listen);
   return host.ok() ? JoinHostPort(*host, 0) : listen;
+}
+
+// When a machine starts, its name servers may answer only later.
+absl::Status AwaitListenHost(const std::string& listen, const std::atomic<int>* stop) {
+  XLAD_ASSIGN_OR_RETURN(const HostPort at, ParseHostPort(listen));
+  const auto resolved = ResolvePatiently(at.host, at.port, kResolveMs, stop);
+  // Listen reports an unknown host, and names the interfaces of this machine.
+  return absl::IsUnavailable(resolved.status()) ? resolved.status() : absl::OkStatus();
 }
 
 // Peers encrypt only connections to addresses off loopback. A port that other machines can reach must therefore be
@@ -134,7 +144,7 @@ class AttemptPool {
 class Daemon {
  public:
   absl::StatusOr<WorkerEnd> Run(const WorkerOptions& options, runtime::DeviceKinds kinds, std::atomic<int>* stop) {
-    XLAD_RETURN_IF_ERROR(Start(options, kinds));
+    XLAD_RETURN_IF_ERROR(Start(options, kinds, stop));
     bool stop_handled = false;
     while (true) {
       for (Event& event : events_.Take()) {
@@ -168,12 +178,13 @@ class Daemon {
     return absl::OkStatus();
   }
 
-  absl::Status Start(const WorkerOptions& options, runtime::DeviceKinds kinds) {
+  absl::Status Start(const WorkerOptions& options, runtime::DeviceKinds kinds, std::atomic<int>* stop) {
     const std::unique_ptr<Random> random = SystemRandom();
     WorkerCoreOptions core;
     XLAD_RETURN_IF_ERROR(OfferDevices(options, kinds, &core.identity));
     XLAD_RETURN_IF_ERROR(collectives::ChooseTransport(options.transport).status());
     XLAD_ASSIGN_OR_RETURN(const std::string id, WorkerId(options, random.get()));
+    XLAD_RETURN_IF_ERROR(AwaitListenHost(WithPort(options.listen), stop));
     XLAD_ASSIGN_OR_RETURN(acceptor_, PeerAcceptor::Listen(WithPort(options.listen)));
     XLAD_ASSIGN_OR_RETURN(const std::string data_address, AddressForOthers(acceptor_->address(), options.advertise));
     XLAD_RETURN_IF_ERROR(CheckAdvertised(acceptor_->address(), data_address));

@@ -210,9 +210,10 @@ TEST(PeerAcceptor, ListensOffLoopbackToo) {
   const auto everywhere = PeerAcceptor::Listen("0.0.0.0:0");
   ASSERT_TRUE(everywhere.ok()) << everywhere.status();
   EXPECT_THAT((*everywhere)->address(), testing::StartsWith("0.0.0.0:"));
-  const absl::Status status = PeerAcceptor::Listen("no.such.host.invalid:0").status();
+  // No name server is asked for a name with an empty label.
+  const absl::Status status = PeerAcceptor::Listen("no..such.host:0").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("no.such.host.invalid"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no..such.host"));
 }
 
 }  // namespace

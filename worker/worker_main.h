@@ -53,7 +53,7 @@ enum class WorkerEnd {
 // outlives the call. Errors:
 //   DeadlineExceeded    if a task was still running at the end of the grace period;
 //   InvalidArgument     for options that are wrong, for example an unknown listen host;
-//   Unavailable         if this machine has no devices of a requested kind;
+//   Unavailable         if this machine has no devices of a requested kind, or no name server answers for a minute;
 //   FailedPrecondition  if the coordinator refused the registration, for example because of the worker's version;
 //   another status      if the coordinator refused the connection permanently, for example Unauthenticated.
 absl::StatusOr<WorkerEnd> RunWorker(const WorkerOptions& options, runtime::DeviceKinds kinds, std::atomic<int>* stop);
