@@ -310,8 +310,11 @@ int FollowJob(client::CoordinatorClient& client, const std::string& job_id, cons
   if (*stop != 0 && !HasEnded(status.state())) {
     if (options.cancel_on_stop) {
       (void)client.Cancel(job_id);
+      std::fprintf(stderr, "xlad: %s was canceled at step %lld of %lld\n", job_id.c_str(),
+                   static_cast<long long>(status.step()), static_cast<long long>(spec.steps()));
     } else {
-      std::fprintf(stderr, "xlad: %s continues; see: xlad ps\n", job_id.c_str());
+      std::fprintf(stderr, "xlad: %s continues; xlad ps shows it, and xlad cancel %s ends it\n", job_id.c_str(),
+                   job_id.c_str());
     }
     return kInterrupted;
   }

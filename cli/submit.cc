@@ -44,9 +44,9 @@ int RunSubmit(const SubmitOptions& options) {
   if (options.client_key.empty()) std::fprintf(stderr, "xlad: submitting with --key %s\n", key.c_str());
   const auto id = (*client)->Submit(*job, key);
   if (!id.ok()) {
-    return Fail(absl::IsUnavailable(id.status())
-                    ? Annotate(id.status(), absl::StrCat("submit again with --key ", key, " to learn the job's id"))
-                    : id.status());
+    if (!absl::IsUnavailable(id.status())) return Fail(id.status());
+    return Fail(absl::UnavailableError(absl::StrCat(id.status().message(), "; if the coordinator may have accepted ",
+                                                    "the job, submit again with --key ", key, " to learn its id")));
   }
   std::printf("%s\n", id->c_str());
   std::fflush(stdout);

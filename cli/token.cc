@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "base/file_system.h"
 #include "base/json_text.h"
 #include "cli/command.h"
 #include "cli/flag_checks.h"
@@ -28,7 +29,11 @@ std::string Date(int64_t unix_s) {
   return text;
 }
 
-int List(const security::TokenStore& tokens, const std::string& format) {
+int List(const security::TokenStore& tokens, const std::string& data, const std::string& format) {
+  if (!RealFileSystem().IsDirectory(data)) {
+    return Fail(
+        absl::NotFoundError(absl::StrCat("--data: found no folder ", data, ", expected that of a coordinator")));
+  }
   const auto list = tokens.List();
   if (!list.ok()) return Fail(list.status());
   const int64_t now = RealClock().WallNs() / kNsPerSecond;
@@ -62,7 +67,7 @@ std::string CheckUser(const std::string& name) {
 
 int RunToken(TokenOptions options) {
   security::TokenStore tokens(service::TokenFolder(options.data), &RealClock());
-  if (options.list) return List(tokens, options.format);
+  if (options.list) return List(tokens, options.data, options.format);
   if (!options.revoke.empty()) {
     const absl::Status revoked = tokens.Revoke(options.revoke);
     return revoked.ok() ? kOk : Fail(revoked);

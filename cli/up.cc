@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "base/cache_folder.h"
+#include "base/counted.h"
 #include "base/file_system.h"
 #include "base/log.h"
 #include "cli/command.h"
@@ -46,8 +47,8 @@ int RunCluster(const UpOptions& options) {
     std::printf("%s\n", (*cluster)->Address().c_str());
     std::fflush(stdout);
   }
-  std::fprintf(stderr, "xlad is up at %s with %zu workers; try: xlad ps --coordinator %s\n",
-               (*cluster)->Address().c_str(), options.cluster.devices.size(), (*cluster)->Address().c_str());
+  std::fprintf(stderr, "xlad is up at %s with %s; try: xlad ps --coordinator %s\n", (*cluster)->Address().c_str(),
+               Counted(std::ssize(options.cluster.devices), "worker").c_str(), (*cluster)->Address().c_str());
   if (!options.cluster.http.empty()) {
     std::fprintf(stderr, "metrics and dashboard: http://%s/\n", (*cluster)->HttpAddress().c_str());
   }

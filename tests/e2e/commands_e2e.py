@@ -313,6 +313,7 @@ class Commands(unittest.TestCase):
         with folder() as where:
             self.fails("ps", "--join", where / "none", words=["none"], code=(2,))
             self.fails("token", "--data", where / "d", "--role", "reader", words=["listens off loopback"])
+            self.fails("token", "--data", where / "d", "--list", words=["found no folder", "d, expected"])
             self.fails("token", "--data", where / "d", "--role", "root", words=["root", "operator"], code=(2,))
         self.fails("run", JOB, "--mesh", "pp=2", words=["pp=2", "dp=8"])
 

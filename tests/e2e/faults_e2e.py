@@ -319,7 +319,9 @@ class Faults(unittest.TestCase):
                     wait_for(lambda: any(b"__build" in line for line in children(run.pid).values()), "the build")
                 finally:
                     os.killpg(run.pid, signal.SIGINT)  # To every process of the group, as a terminal does.
-                self.assertNotIn(b"FAILED", run.communicate(timeout=PATIENCE_S)[1])
+                err = run.communicate(timeout=PATIENCE_S)[1]
+                self.assertNotIn(b"FAILED", err)
+                self.assertIn(b"was canceled at step 0 of", err)
                 self.assertEqual(run.returncode, 130)
 
     def test_run_replaces_a_worker_that_was_killed(self):
