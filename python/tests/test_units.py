@@ -9,6 +9,7 @@ from unittest import mock
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import PartitionSpec as P
 
 from xlad import indexing, metrics, protos, safetensors, waiting
 from xlad.arguments import Binder, apply
@@ -339,6 +340,14 @@ class RemoteArrays(unittest.TestCase):
                 copied[0] = 7
                 self.assertEqual(copied.dtype, dtype)
                 np.testing.assert_array_equal(np.asarray(self.array), self.x)
+
+
+    def test_an_array_that_is_split_over_axes_of_size_1_is_replicated(self):
+        self.session.axes = {"dp": 1, "tp": 2, "pp": 1}
+        for spec, is_replicated in ((None, True), (P(), True), (P(None, None), True), (P("dp"), True),
+                                    (P(None, "tp"), False), (P(("dp", "pp")), True), (P(("dp", "tp"), "pp"), False)):
+            array = RemoteArray(self.session, 1, self.x.dtype, self.x.shape, spec=spec)
+            self.assertEqual(array.is_fully_replicated, is_replicated, spec)
 
 
 class Bars(unittest.TestCase):

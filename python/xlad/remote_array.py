@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import math
 import operator
 import sys
@@ -105,7 +106,9 @@ class RemoteArray:
     @property
     def is_fully_replicated(self) -> bool:
         """Whether each device has all elements."""
-        return self._spec is None or not any(self._spec)
+        entries = () if self._spec is None else self._spec
+        names = itertools.chain.from_iterable((entry,) if isinstance(entry, str) else entry or () for entry in entries)
+        return all(self._session.axes[name] == 1 for name in names)
 
     @property
     def aval(self) -> ShapedArray:
