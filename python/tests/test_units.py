@@ -349,6 +349,23 @@ class RemoteArrays(unittest.TestCase):
             array = RemoteArray(self.session, 1, self.x.dtype, self.x.shape, spec=spec)
             self.assertEqual(array.is_fully_replicated, is_replicated, spec)
 
+    def test_the_operations_that_were_used_last_are_kept(self):
+        cluster = Cluster(Pages())
+        self.addCleanup(cluster.close)
+        self.session.axes = {"dp": 1}
+        with mock.patch("xlad.cluster.Jitted") as jitted, mock.patch("xlad.cluster.MAX_OPERATIONS", 3):
+            def made(*keys):
+                before = jitted.call_count
+                for key in keys:
+                    cluster._operate(key, abs, [self.array])
+                return jitted.call_count - before
+
+            self.assertEqual(made("a", "b", "c", "a", "b", "c"), 3)
+            self.assertEqual(made("a", "d", "a", "c", "d"), 1)
+            self.assertEqual(made("b"), 1)
+            self.assertEqual(made(*range(100)), 100)
+            self.assertEqual(len(cluster._operations), 3)
+
 
 class Bars(unittest.TestCase):
     def setUp(self):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 import pathlib
@@ -24,6 +25,10 @@ from xlad.session import Session
 from xlad.training import Training, restore_like
 
 
+# How many operations of remote arrays stay traced and compiled.
+MAX_OPERATIONS = 256
+
+
 class Worker(NamedTuple):
     id: str
     host: str
@@ -38,7 +43,8 @@ class Cluster:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._sessions: dict[str, Session] = {}
-        self._operations: dict[Any, Jitted] = {}  # The operations of remote arrays, by mesh and operation.
+        # The operations of remote arrays, by mesh and operation; the one that was used last is the last one.
+        self._operations: collections.OrderedDict[Any, Jitted] = collections.OrderedDict()
         self._host = Host(self._session_for, self._operate)
         self._lock = threading.Lock()
         self._closed = False
@@ -275,9 +281,12 @@ class Cluster:
         axes = operands[0]._session.axes
         key = (axes_text(axes), key)
         with self._lock:
-            if key not in self._operations:
-                self._operations[key] = Jitted(function, self._host, Options(mesh=axes))
-            operation = self._operations[key]
+            operation = self._operations.get(key)
+            if operation is None:
+                operation = self._operations[key] = Jitted(function, self._host, Options(mesh=axes))
+            self._operations.move_to_end(key)
+            if len(self._operations) > MAX_OPERATIONS:  # For example, a loop with x.at[i].apply(lambda ...).
+                self._operations.popitem(last=False)
         return operation(*operands)
 
     def _make_room(self, axes: Axes) -> None:
