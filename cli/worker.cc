@@ -100,6 +100,9 @@ void AddWorker(CLI::App& parent, Action* action) {
   app->add_option("--cache-size", options->cache_bytes, "disk space for the cache, in bytes or as 500MB or 2GB")
       ->transform(ByteSize())
       ->capture_default_str();
+  app->add_option("--ready-file", options->ready_file,
+                  "a file that exists while this worker is registered with the coordinator")
+      ->check(OutputFile());
   AddTransportFlags(app, &options->transport, &options->any_network);
   app->add_option_function<double>(
          "--test-clock-offset-ms",

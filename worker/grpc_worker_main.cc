@@ -141,6 +141,38 @@ class AttemptPool {
   std::optional<int64_t> refill_at_ns_;
 };
 
+// A file that exists while the worker is registered, for programs that ask whether it is ready.
+class ReadyFile {
+ public:
+  ~ReadyFile() { Set(false).IgnoreError(); }
+
+  // Removes the file of an earlier process. The path is empty if there is no file.
+  absl::Status Open(const std::string& path) {
+    path_ = path;
+    exists_ = !path.empty() && RealFileSystem().Exists(path);
+    return Set(false);
+  }
+
+  absl::Status Set(bool is_ready) {
+    if (path_.empty() || is_ready == exists_) return absl::OkStatus();
+    XLAD_RETURN_IF_ERROR(is_ready ? RealFileSystem().WriteAtomically(path_, "") : RealFileSystem().Remove(path_));
+    exists_ = is_ready;
+    return absl::OkStatus();
+  }
+
+  // Whether the event changes whether the worker is registered, and to what.
+  static std::optional<bool> After(const Event& event) {
+    if (std::holds_alternative<Disconnected>(event)) return false;
+    const auto* const message = std::get_if<CoordinatorMessage>(&event);
+    if (message == nullptr || !message->has_registered()) return std::nullopt;
+    return message->registered().refused().empty();
+  }
+
+ private:
+  std::string path_;
+  bool exists_ = false;
+};
+
 class Daemon {
  public:
   absl::StatusOr<WorkerEnd> Run(const WorkerOptions& options, runtime::DeviceKinds kinds, std::atomic<int>* stop) {
@@ -184,6 +216,9 @@ class Daemon {
     XLAD_RETURN_IF_ERROR(OfferDevices(options, kinds, &core.identity));
     XLAD_RETURN_IF_ERROR(collectives::ChooseTransport(options.transport).status());
     XLAD_ASSIGN_OR_RETURN(const std::string id, WorkerId(options, random.get()));
+    if (const absl::Status opened = ready_file_.Open(options.ready_file); !opened.ok()) {
+      return Annotate(opened, "--ready-file");
+    }
     XLAD_RETURN_IF_ERROR(AwaitListenHost(WithPort(options.listen), stop));
     XLAD_ASSIGN_OR_RETURN(acceptor_, PeerAcceptor::Listen(WithPort(options.listen)));
     XLAD_ASSIGN_OR_RETURN(const std::string data_address, AddressForOthers(acceptor_->address(), options.advertise));
@@ -265,6 +300,10 @@ class Daemon {
       std::lock_guard<std::mutex> lock(refused_mutex_);
       XLAD_RETURN_IF_ERROR(refused_);
     }
+    if (const std::optional<bool> is_registered = ReadyFile::After(event); is_registered.has_value()) {
+      const absl::Status set = ready_file_.Set(*is_registered);
+      if (!set.ok()) LogWarn("the ready file cannot be changed", {{"error", std::string(set.message())}});
+    }
     const bool is_ready = std::holds_alternative<TaskIsReady>(event);
     const bool has_ended = std::holds_alternative<TaskHasExited>(event);
     CarryOut(core_->Handle(std::move(event), RealClock().NowNs()));
@@ -295,6 +334,7 @@ class Daemon {
   }
 
   // The order matters, because each member may use those declared before it.
+  ReadyFile ready_file_;
   EventQueue events_;
   std::unique_ptr<Clock> clock_;
   std::unique_ptr<PeerAcceptor> acceptor_;

@@ -21,6 +21,7 @@ struct WorkerOptions {
   std::string advertise;      // The host to which peers connect. If empty, it is the host of `listen`.
   std::string worker_id;      // If empty, the id that is stored in data_folder is used, or a random id.
   std::string data_folder;    // If empty, nothing is stored.
+  std::string ready_file;     // A file that exists while the worker is registered; empty for none.
   int64_t grace_ms = 30'000;  // How long draining may take.
   // The number of cores that all devices together may keep busy; 0 means all cores that this process may use.
   int threads = 0;

@@ -168,6 +168,10 @@ class Kubernetes(unittest.TestCase):
             for container in template["spec"]["containers"]:
                 ports = {port["name"] for port in container["ports"]}
                 for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
+                    if "exec" in container[kind]:
+                        file = container[kind]["exec"]["command"][-1]
+                        self.assertIn({"name": "XLAD_WORKER_READY_FILE", "value": file}, container["env"])
+                        continue
                     probe = container[kind].get("httpGet") or container[kind]["tcpSocket"]
                     self.assertIn(probe["port"], ports, kind)
         policies = {d["metadata"]["name"]: d["spec"]["ingress"] for d in self.documents()
@@ -178,6 +182,28 @@ class Kubernetes(unittest.TestCase):
         self.assertEqual([(sources(rule), "ports" in rule) for rule in policies["xlad-worker"]],
                          [([worker, client], False)])
         self.assertIn([worker, client], [sources(rule) for rule in policies["xlad-coordinator"]])
+
+    def test_a_worker_is_ready_while_it_is_registered(self):
+        probe = re.search(r"readinessProbe:\n\s+exec: \{command: \[(.*)\]\}",
+                          (DEPLOY / "kubernetes/workers.yaml").read_text())[1].split(", ")
+        with cluster(0, 1) as made:
+            file = made.where / "ready"
+            command = [str(file) if word == "/tmp/xlad-ready" else word for word in probe]
+            self.assertIn(str(file), command)
+            is_ready = lambda: subprocess.run(command).returncode == 0
+            file.touch()  # That of an earlier process.
+            made.coordinator.popen.send_signal(signal.SIGSTOP)
+            made.workers["w0"] = worker = Process(made.where / "w0.log", "worker", "--coordinator", made.address,
+                                                  "--id", "w0", "--ready-file", file)
+            wait_for(lambda: "worker started" in worker.log(), "the worker to start")
+            self.assertFalse(is_ready(), "the worker has not registered")
+            made.coordinator.popen.send_signal(signal.SIGCONT)
+            wait_for(is_ready, "the worker to be ready")
+            self.assertEqual([w["state"] for w in made.status()["workers"]], ["alive"])
+            made.coordinator.terminate()
+            wait_for(lambda: not is_ready(), "the worker to lose its coordinator")
+            worker.terminate()
+            self.assertFalse(file.exists())
 
     def test_an_idle_worker_that_is_drained_is_replaced(self):
         """An indexed Job replaces a pod only if its exit code is not 0."""
