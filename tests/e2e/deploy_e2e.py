@@ -4,6 +4,7 @@ import contextlib
 import fnmatch
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -268,8 +269,17 @@ for rank in 0 1; do
   pids="$pids $!"
 done
 trap 'kill -TERM $pids' TERM
-wait
-wait
+highest=0
+for pid in $pids; do
+  wait $pid
+  code=$?
+  while kill -0 $pid 2> /dev/null; do  # SIGTERM has ended the wait.
+    wait $pid
+    code=$?
+  done
+  [ $code -le $highest ] || highest=$code
+done
+exit $highest
 """
 
 
@@ -315,6 +325,50 @@ class Slurm(unittest.TestCase):
                 ids.append(re.search(r"job-[0-9a-f]+", out)[0])
             self.assertEqual(ids[0], ids[1])
             self.assertEqual(oct((where / "data/worker.join").stat().st_mode & 0o777), "0o600")
+
+    def exit_code(self, where, *args, act=lambda batch, said: None, **variables):
+        """Runs the batch script, and meanwhile `act`. Returns the exit code and the output."""
+        env = {**self.environment(where), **variables}
+        with (open(where / "log", "wb") as log,
+              subprocess.Popen(["bash", DEPLOY / "slurm/xlad.sbatch", *args], stdout=log, stderr=log, env=env,
+                               start_new_session=True) as batch):
+            text = lambda: (where / "log").read_text(errors="replace")
+            try:
+                act(batch, lambda words: words in text())
+                return batch.wait(timeout=240), text()[-4000:]
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(batch.pid, signal.SIGKILL)
+
+    @staticmethod
+    def kill(batch, command):
+        """Kills the processes of the batch script that run this command of xlad."""
+        for folder_of in pathlib.Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (folder_of / "cmdline").read_bytes().split(b"\0")
+                if os.getpgid(int(folder_of.name)) == batch.pid and words[1:2] == [command]:
+                    os.kill(int(folder_of.name), signal.SIGKILL)
+
+    def test_the_batch_script_is_requeued_only_if_it_can_succeed(self):
+        endless = (OWN_EXAMPLES / "spiral_mlp", "--mesh", "dp=4", "--steps", "1000000", "--checkpoint-every", "20")
+        with folder() as where:
+            code, text = self.exit_code(where, where / "none")
+            self.assertEqual(code, 1, text)
+        with folder() as where:
+            code, text = self.exit_code(where, OWN_EXAMPLES / "spiral_mlp", "--mesh", "dp=x")
+            self.assertEqual(code, 2, text)
+        for command in ((), endless):
+            with folder() as where:
+                code, text = self.exit_code(where, *command, XLAD_DEVICES="some")
+                self.assertEqual(code, 2, text)
+        for killed in (b"worker", b"coordinator"):
+            def kill(batch, said, killed=killed):
+                wait_for(lambda: said("checkpoint of step"), "a checkpoint")
+                self.kill(batch, killed)
+
+            with self.subTest(killed), folder() as where:
+                code, text = self.exit_code(where, *endless, act=kill)
+                self.assertEqual(code, 75, text)
 
 
 if __name__ == "__main__":
