@@ -52,14 +52,14 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
         key_of_job_(&table->key_of_job),
         access_(std::move(access)),
         context_(context),
-        first_messages_(table->first_messages),
-        first_(first_messages_->Expect(context)) {
+        message_limits_(table->message_limits),
+        first_(message_limits_->Begin(context)) {
     StartRead(&incoming_);
   }
 
   // --- Callbacks of gRPC, which must not block.
   void OnReadDone(bool ok) override {
-    first_messages_->Arrived(first_);
+    if (!std::exchange(has_first_, true)) message_limits_->End(first_);
     const std::lock_guard lock(mutex_);
     read_ = ok ? ReadState::kArrived : ReadState::kEnded;
     changed_.notify_all();
@@ -76,19 +76,24 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
     gone_ = true;
     changed_.notify_all();
   }
-  void OnDone() override { Release(); }
+  void OnDone() override {
+    message_limits_->End(last_);
+    message_limits_->Release(reserved_bytes_);
+    Release();
+  }
 
   // --- CallStream.
   absl::StatusOr<bool> Read(google::protobuf::MessageLite* message) override {
     std::unique_lock lock(mutex_);
+    BeginRead();
     XLAD_RETURN_IF_ERROR(WaitFor(&lock, [this] { return read_ != ReadState::kPending; }));
     if (read_ == ReadState::kEnded) {
       if (gone_ || context_->IsCancelled()) return absl::CancelledError("the client has disconnected");
       return false;
     }
     const grpc::ByteBuffer buffer = std::exchange(incoming_, {});
-    read_ = ReadState::kPending;
-    StartRead(&incoming_);  // Reads the next message while this one is handled.
+    read_ = ReadState::kNone;
+    if (method_->reads_ahead) BeginRead();
     lock.unlock();
     XLAD_RETURN_IF_ERROR(access_.CheckToken());
     XLAD_RETURN_IF_ERROR(FromByteBuffer(buffer, method_->max_message_bytes, message));
@@ -111,7 +116,14 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
   absl::Status CheckJob(const std::string& job_id) override { return CheckJobOf(access_, *key_of_job_, job_id); }
 
  private:
-  enum class ReadState { kPending, kArrived, kEnded };
+  enum class ReadState { kNone, kPending, kArrived, kEnded };
+
+  // Begins to read the next message, unless a read has begun or no message will follow. mutex_ must be held.
+  void BeginRead() {
+    if (read_ != ReadState::kNone) return;
+    read_ = ReadState::kPending;
+    StartRead(&incoming_);
+  }
 
   // Called when the first message has arrived, or when the client has ended its messages without sending one.
   void HandOver() {
@@ -130,12 +142,17 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
     const absl::Status status = method_->handler(this);
     std::unique_lock lock(mutex_);
     const absl::Status idle = WaitFor(&lock, [this] { return !writing_; });
-    if (status.ok() && idle.ok() && held_.has_value()) {
-      outgoing_ = *std::move(held_);
-      StartWriteAndFinish(&outgoing_, grpc::WriteOptions(), grpc::Status::OK);
-    } else {
-      Finish(ToGrpcStatus(status.ok() ? idle : status));
+    if (!status.ok() || !idle.ok() || !held_.has_value()) return Finish(ToGrpcStatus(status.ok() ? idle : status));
+    outgoing_ = *std::move(held_);
+    const auto bytes = static_cast<int64_t>(outgoing_.Length());
+    if (message_limits_->Reserve(bytes)) {
+      reserved_bytes_ = bytes;
+      last_ = message_limits_->Begin(context_);
+      return StartWriteAndFinish(&outgoing_, grpc::WriteOptions(), grpc::Status::OK);
     }
+    writing_ = true;
+    StartWrite(&outgoing_);
+    Finish(ToGrpcStatus(WaitFor(&lock, [this] { return !writing_; })));
   }
 
   template <typename Condition>
@@ -156,8 +173,11 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
   const KeyOfJob* const key_of_job_;
   const CallerAccess access_;
   grpc::CallbackServerContext* const context_;
-  FirstMessages* const first_messages_;
+  MessageLimits* const message_limits_;
   const int64_t first_;
+  bool has_first_ = false;  // Used by OnReadDone only.
+  // The last message, if it is sent after the handler has returned. OnDone is called after both have been set.
+  int64_t last_ = MessageLimits::kNone, reserved_bytes_ = 0;
   std::atomic<int> owners_ = 2;
   std::mutex mutex_;  // Guards all following members.
   std::condition_variable changed_;

@@ -3,8 +3,9 @@
 // All calls arrive through gRPC's generic callback API, which delivers a call before its first message is read. So a
 // call is authenticated first, and the body of a call without a valid token is never kept in memory. A handler runs on
 // a thread of the pool that its method names, and may block there. The first message is read before the handler gets a
-// thread. A client that does not send a whole message in 30 s is disconnected, so a stalled client occupies memory and
-// a thread for at most that long. The number of threads does not depend on the number of connections or calls.
+// thread. A client that does not send a whole message in 30 s, or does not take one, is disconnected, so a stalled
+// client occupies memory and a thread for at most that long. The number of threads does not depend on the number of
+// connections or calls.
 #pragma once
 
 #include <grpcpp/generic/async_generic_service.h>
@@ -20,7 +21,7 @@
 
 #include "base/status.h"
 #include "service/access.h"
-#include "service/grpc_first_messages.h"
+#include "service/grpc_message_limits.h"
 #include "service/validate.h"
 
 namespace google::protobuf {
@@ -85,6 +86,9 @@ struct Method {
   HandlerPool* pool = nullptr;
   int64_t max_message_bytes = 0;  // A larger message is refused.
   Handler handler;
+  // Whether the next message is read while one is handled. A client can fill the memory of a message that is being read
+  // until the handler has finished, so this is set only for handlers that wait for nothing but the disk.
+  bool reads_ahead = false;
 };
 
 // Makes the reactor of a call without a handler: the streams of workers, and of clients that follow a job or a session.
@@ -101,7 +105,7 @@ struct CallTable {
   std::map<std::string, ReactorFactory> reactors;
   KeyOfJob key_of_job;
   std::function<bool()> is_serving;
-  FirstMessages* first_messages = nullptr;
+  MessageLimits* message_limits = nullptr;
 };
 
 // NotFound unless the caller may see this job or session. Calls `key_of_job` only if the caller may see only its own

@@ -102,11 +102,11 @@ void SetLimits(grpc::ServerBuilder* builder) {
 
 class GrpcDaemon final : public CoordinatorDaemon {
  public:
-  GrpcDaemon(std::unique_ptr<Engine> engine, Protection protection, int64_t first_message_ms)
+  GrpcDaemon(std::unique_ptr<Engine> engine, Protection protection, int64_t message_ms)
       : protection_(std::move(protection)),
         engine_(std::move(engine)),
-        first_messages_(std::chrono::milliseconds(first_message_ms)),
-        router_(MakeCallTable({engine_.get(), &pools_, &worker_messages_, &followers_, &first_messages_}),
+        message_limits_(std::chrono::milliseconds(message_ms)),
+        router_(MakeCallTable({engine_.get(), &pools_, &worker_messages_, &followers_, &message_limits_}),
                 [this](const std::string& peer) { gate_->MarkKnown(peer); }) {
     engine_->SetChangeListener([this] { followers_.OnChange(); });
   }
@@ -178,8 +178,8 @@ class GrpcDaemon final : public CoordinatorDaemon {
   const std::unique_ptr<Engine> engine_;
   HandlerPools pools_;
   SerialQueue worker_messages_;
-  FirstMessages first_messages_;
-  Followers followers_{&first_messages_};
+  MessageLimits message_limits_;
+  Followers followers_{&message_limits_};
   CallRouter router_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<AcceptGate> gate_;
@@ -215,7 +215,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorDaemon>> CoordinatorDaemon::Start(cons
                                                     .build_limits = options.build_limits,
                                                     .coordinator = options.coordinator}));
   XLAD_ASSIGN_OR_RETURN(Protection protection, Protect(options));
-  auto daemon = std::make_unique<GrpcDaemon>(std::move(engine), std::move(protection), options.first_message_ms);
+  auto daemon = std::make_unique<GrpcDaemon>(std::move(engine), std::move(protection), options.message_ms);
   XLAD_RETURN_IF_ERROR(daemon->Serve(options));
   if (!options.http.empty()) XLAD_RETURN_IF_ERROR(daemon->ServePages(options.http));
   return daemon;

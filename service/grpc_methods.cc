@@ -361,6 +361,7 @@ void AddTransfers(Engine* e, HandlerPools* pools, CallTable* table) {
   add("PutBatch", &pools->feeds, [e](CallStream* stream) { return PutBatch(e, stream); });
   add("GetBatchRange", &pools->waits, [e](CallStream* stream) { return GetBatchRange(e, stream); });
   add("PutBlob", &pools->uploads, [e](CallStream* stream) { return PutBlob(e, stream); });
+  table->methods["PutBlob"].reads_ahead = true;
 }
 
 }  // namespace
@@ -372,14 +373,14 @@ void HandlerPools::Stop() {
 CallTable MakeCallTable(const Serving& serving) {
   CallTable table;
   table.key_of_job = KeysOf(serving.engine);
-  table.first_messages = serving.first_messages;
+  table.message_limits = serving.message_limits;
   AddJobs(serving.engine, serving.pools, &table);
   AddAdministration(serving.engine, serving.pools, &table);
   AddSessions(serving.engine, serving.pools, &table);
   AddTransfers(serving.engine, serving.pools, &table);
   AddStandardCalls(serving, &table);
   table.reactors["Attach"] = [serving](grpc::GenericCallbackServerContext* context, const CallerAccess& access) {
-    return MakeWorkerStream(serving.engine, serving.worker_messages, serving.first_messages, context, access);
+    return MakeWorkerStream(serving.engine, serving.worker_messages, serving.message_limits, context, access);
   };
   const auto add_follower = [&](const char* name,
                                 FollowerOr (*open)(Engine*, const CallerAccess&, const grpc::ByteBuffer&)) {

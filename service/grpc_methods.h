@@ -23,7 +23,7 @@ struct Serving {
   HandlerPools* pools = nullptr;
   SerialQueue* worker_messages = nullptr;
   Followers* followers = nullptr;
-  FirstMessages* first_messages = nullptr;
+  MessageLimits* message_limits = nullptr;
 };
 
 // All objects of `serving` must outlive the table's calls.

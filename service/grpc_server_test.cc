@@ -13,10 +13,12 @@
 #include "base/testing/http2.h"
 #include "base/testing/open_files.h"
 #include "base/testing/test_folder.h"
+#include "proto/reflection.pb.h"
 #include "proto/worker.grpc.pb.h"
 #include "proto/xlad_v1.h"
 #include "service/coordinator_daemon.h"
 #include "service/grpc_calls.h"
+#include "service/grpc_message_limits.h"
 #include "service/grpc_methods.h"
 
 namespace xlad::service {
@@ -139,16 +141,49 @@ TEST_F(GrpcServerTest, ACallWithoutTokenIsRefusedBeforeItsBodyHasArrived) {
   EXPECT_TRUE(List().ok());
 }
 
+// Calls that stall for half a second are cancelled.
+class StalledCalls : public GrpcServerTest {
+ protected:
+  void SetUp() override {
+    GrpcServerTest::SetUp();
+    DaemonOptions options;
+    options.listen = "127.0.0.1:0";
+    options.data_folder = JoinPath(folder_, "stalls");
+    options.program_path = "/bin/false";
+    options.message_ms = 500;
+    auto daemon = CoordinatorDaemon::Start(options);
+    ASSERT_TRUE(daemon.ok()) << daemon.status();
+    impatient_ = *std::move(daemon);
+  }
+  // Sends a call, and waits until the coordinator cancels it.
+  void ExpectCancelled(const std::string& call, const char* what) {
+    const auto connection = *TcpNetwork().Dial(impatient_->Address(), kLongMs);
+    ASSERT_TRUE(Write(connection.get(), call).ok());
+    const std::string reset = Http2Frame(/*RST_STREAM*/ 3, 0, 1, "code").substr(0, 9);
+    EXPECT_TRUE(Receives(connection.get(), reset)) << what;
+  }
+
+  std::unique_ptr<CoordinatorDaemon> impatient_;
+};
+
+constexpr char kAttach[] = "/xlad.v1.Coordinator/Attach", kWatchHealth[] = "/grpc.health.v1.Health/Watch",
+               kReflection[] = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+
+std::string ListServices() {
+  grpc::reflection::v1::ServerReflectionRequest request;
+  request.set_list_services("");
+  return GrpcMessage(request.SerializeAsString());
+}
+
+std::string ClockProbe() {
+  WorkerMessage message;
+  message.mutable_clock_probe();
+  return GrpcMessage(message.SerializeAsString());
+}
+
 // An upload may take longer than the limit, because it has many messages.
-TEST_F(GrpcServerTest, ACallWhoseFirstMessageStallsIsCancelled) {
-  DaemonOptions options;
-  options.listen = "127.0.0.1:0";
-  options.data_folder = JoinPath(folder_, "stalls");
-  options.program_path = "/bin/false";
-  options.first_message_ms = 500;
-  const auto daemon = CoordinatorDaemon::Start(options);
-  ASSERT_TRUE(daemon.ok()) << daemon.status();
-  const auto stub = Coordinator::NewStub(*MakeChannel({(*daemon)->Address(), "", ""}));
+TEST_F(StalledCalls, FirstMessages) {
+  const auto stub = Coordinator::NewStub(*MakeChannel({impatient_->Address(), "", ""}));
   grpc::ClientContext context;
   PrepareCall(&context, "", kLongMs);
   context.set_initial_metadata_corked(true);  // The first message is sent with the metadata.
@@ -158,19 +193,41 @@ TEST_F(GrpcServerTest, ACallWhoseFirstMessageStallsIsCancelled) {
   request.set_digest(Sha256Hex("slowly"));
   request.set_chunk("slow");
   ASSERT_TRUE(upload->Write(request));
-  for (const char* method : {"xlad.v1.Coordinator/PutBlob", "xlad.v1.Coordinator/SubmitJob",
-                             "xlad.v1.Coordinator/Attach", "xlad.v1.Coordinator/WatchJob",
-                             "grpc.health.v1.Health/Watch",
-                             "grpc.reflection.v1.ServerReflection/ServerReflectionInfo"}) {
-    const auto connection = *TcpNetwork().Dial((*daemon)->Address(), kLongMs);
-    ASSERT_TRUE(Write(connection.get(), StalledCall(absl::StrCat("/", method))).ok());
-    const std::string reset = Http2Frame(/*RST_STREAM*/ 3, 0, 1, "code").substr(0, 9);
-    EXPECT_TRUE(Receives(connection.get(), reset)) << method;
+  for (const char* path : {"/xlad.v1.Coordinator/PutBlob", "/xlad.v1.Coordinator/SubmitJob", kAttach,
+                           "/xlad.v1.Coordinator/WatchJob", kWatchHealth, kReflection}) {
+    ExpectCancelled(StalledCall(path), path);
   }
   request.set_chunk("ly");
   ASSERT_TRUE(upload->Write(request));
   upload->WritesDone();
   EXPECT_TRUE(upload->Finish().ok());
+}
+
+TEST_F(StalledCalls, LaterMessages) {
+  ExpectCancelled(Http2Call(kReflection, ListServices() + StartOfGrpcMessage()), kReflection);
+  ExpectCancelled(Http2Call(kAttach, ClockProbe() + StartOfGrpcMessage()), kAttach);
+  ExpectCancelled(Http2Call(kReflection, ListServices()), "an idle stream");
+  ExpectCancelled(Http2Call(kAttach, ClockProbe()), "a worker without heartbeats");
+}
+
+TEST_F(StalledCalls, ResponsesThatTheClientDoesNotTake) {
+  constexpr uint32_t kNone = 0;
+  ExpectCancelled(Http2Call(kReflection, ListServices(), kNone), kReflection);
+  ExpectCancelled(Http2Call(kAttach, ClockProbe(), kNone), kAttach);
+  ExpectCancelled(Http2Call(kWatchHealth, GrpcMessage(""), kNone), kWatchHealth);
+  const std::string status = "/xlad.v1.Coordinator/GetStatus";
+  ExpectCancelled(Http2Call(status, GrpcMessage(""), kNone), "the last response of a handler");
+}
+
+TEST(MessageLimits, TheMemoryOfUnsentMessagesIsBounded) {
+  MessageLimits limits(std::chrono::hours(1));
+  constexpr int64_t kMb = 1 << 20;
+  int64_t reserved = 0;
+  while (reserved < 1000 && limits.Reserve(kMb)) ++reserved;
+  EXPECT_EQ(reserved, 64);
+  EXPECT_FALSE(limits.Reserve(1));
+  limits.Release(kMb);
+  EXPECT_TRUE(limits.Reserve(kMb));
 }
 
 TEST_F(GrpcServerTest, HealthIsAnsweredWithoutATokenAndWithoutReadingTheRequest) {

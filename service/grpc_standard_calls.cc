@@ -61,28 +61,39 @@ void SetExtensions(const std::string& type, ServerReflectionResponse* response) 
   }
 }
 
-// Answers each request of the stream before it reads the next one.
+// Answers each request of the stream before it reads the next one. The time limit also ends an idle stream.
 class ReflectionCall final : public grpc::ServerGenericBidiReactor {
  public:
-  ReflectionCall(FirstMessages* first_messages, grpc::CallbackServerContext* context)
-      : first_messages_(first_messages), first_(first_messages->Expect(context)) {
-    StartRead(&incoming_);
+  ReflectionCall(MessageLimits* message_limits, grpc::CallbackServerContext* context)
+      : message_limits_(message_limits), context_(context) {
+    Read();
   }
   void OnReadDone(bool ok) override {
-    first_messages_->Arrived(first_);
+    message_limits_->End(message_);
     if (!ok) return Finish(grpc::Status::OK);
     ServerReflectionRequest request;
     const absl::Status read = FromByteBuffer(incoming_, kMaxStandardRequestBytes, &request);
     if (!read.ok()) return Finish(ToGrpcStatus(read));
     outgoing_ = ToByteBuffer(Reflect(request));
+    message_ = message_limits_->Begin(context_);
     StartWrite(&outgoing_);
   }
-  void OnWriteDone(bool ok) override { ok ? StartRead(&incoming_) : Finish(grpc::Status::CANCELLED); }
+  void OnWriteDone(bool ok) override {
+    message_limits_->End(message_);
+    ok ? Read() : Finish(grpc::Status::CANCELLED);
+  }
   void OnDone() override { delete this; }
 
  private:
-  FirstMessages* const first_messages_;
-  const int64_t first_;
+  void Read() {
+    incoming_.Clear();
+    message_ = message_limits_->Begin(context_);
+    StartRead(&incoming_);
+  }
+
+  MessageLimits* const message_limits_;
+  grpc::CallbackServerContext* const context_;
+  int64_t message_ = 0;  // The message that is being read or written.
   grpc::ByteBuffer incoming_, outgoing_;
 };
 
@@ -186,7 +197,7 @@ void AddStandardCalls(const Serving& serving, CallTable* table) {
   for (const char* version : {"v1", "v1alpha"}) {
     table->reactors[absl::StrCat("grpc.reflection.", version, ".ServerReflection/ServerReflectionInfo")] =
         [serving](grpc::GenericCallbackServerContext* context, const CallerAccess&) {
-          return new ReflectionCall(serving.first_messages, context);
+          return new ReflectionCall(serving.message_limits, context);
         };
   }
 }

@@ -36,17 +36,16 @@ grpc::ByteBuffer Joined(std::shared_ptr<const std::string> common, const grpc::B
 
 class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox {
  public:
-  WorkerStream(Engine* engine, SerialQueue* queue, FirstMessages* first_messages, grpc::CallbackServerContext* context,
+  WorkerStream(Engine* engine, SerialQueue* queue, MessageLimits* message_limits, grpc::CallbackServerContext* context,
                const CallerAccess& access)
       : engine_(engine),
         queue_(queue),
         context_(context),
         user_(access.caller.user),
-        first_messages_(first_messages),
-        first_(first_messages->Expect(context)) {
+        message_limits_(message_limits) {
     queue_->Push([this] {
       connection_ = engine_->Attach(this);
-      StartRead(&incoming_);
+      Read();
     });
     if (access.control == nullptr) return;
     watched_ = access.control->Watch(access.caller, [this](const absl::Status& why) { Refuse(why); });
@@ -63,7 +62,7 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
     if (waiting_bytes_ > kMaxQueuedBytes) context_->TryCancel();
     WriteNext();
   }
-  // A worker that does not read its messages keeps the stream until gRPC finds that its connection is dead.
+  // A worker that does not read its messages keeps the stream until the time limit of the message that is being sent.
   void Close() override {
     const std::lock_guard lock(mutex_);
     closing_ = true;
@@ -72,7 +71,7 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
 
   // --- Callbacks of gRPC.
   void OnReadDone(bool ok) override {
-    first_messages_->Arrived(first_);
+    message_limits_->End(reading_);
     if (ok && TakeQuickly()) return;
     const std::lock_guard lock(mutex_);
     if (ok && !ending_) queue_->Push([this] { Handle(); });
@@ -80,7 +79,7 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
   }
   void OnWriteDone(bool ok) override {
     const std::lock_guard lock(mutex_);
-    writing_ = false;
+    message_limits_->End(*std::exchange(writing_, std::nullopt));
     if (!ok) waiting_.clear();
     WriteNext();
   }
@@ -106,7 +105,7 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
     }
     incoming_.Clear();
     const std::lock_guard lock(mutex_);
-    if (!ending_) StartRead(&incoming_);
+    if (!ending_) Read();
     return true;
   }
 
@@ -129,6 +128,12 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
     }
     if (message.has_register_()) message.mutable_register_()->set_user(user_);
     engine_->OnMessage(connection_, message);
+    Read();
+  }
+
+  // A worker sends a heartbeat more often than the limit permits.
+  void Read() {
+    reading_ = message_limits_->Begin(context_);
     StartRead(&incoming_);
   }
 
@@ -147,7 +152,7 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
 
   // Writes the next message, or ends the stream if it is closing and all messages are written. mutex_ must be held.
   void WriteNext() {
-    if (writing_ || ending_) return;
+    if (writing_.has_value() || ending_) return;
     if (waiting_.empty()) {
       if (closing_) End(grpc::Status(grpc::StatusCode::CANCELLED, "the coordinator has closed the connection"));
       return;
@@ -155,7 +160,7 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
     outgoing_ = std::move(waiting_.front());
     waiting_.pop_front();
     waiting_bytes_ -= static_cast<int64_t>(outgoing_.Length());
-    writing_ = true;
+    writing_ = message_limits_->Begin(context_);
     StartWrite(&outgoing_);
   }
 
@@ -163,15 +168,15 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
   SerialQueue* const queue_;
   grpc::CallbackServerContext* const context_;
   const std::string user_;  // The user of the worker's token.
-  FirstMessages* const first_messages_;
-  const int64_t first_;
+  MessageLimits* const message_limits_;
+  int64_t reading_ = 0;  // The number of the message that is being read. At most one read is in progress.
   ConnectionId connection_;
   grpc::ByteBuffer incoming_;
   std::mutex mutex_;  // Guards the following members except the last.
   std::deque<grpc::ByteBuffer> waiting_;
   int64_t waiting_bytes_ = 0;
   grpc::ByteBuffer outgoing_;
-  bool writing_ = false;
+  std::optional<int64_t> writing_;  // The number of the message that is being written.
   bool closing_ = false;  // Whether the engine has closed the stream.
   bool ending_ = false;   // Whether the end of the stream is queued.
   std::unique_ptr<AccessControl::Watched> watched_;  // Must be destroyed first, because it calls Refuse.
@@ -179,9 +184,9 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
 
 }  // namespace
 
-grpc::ServerGenericBidiReactor* MakeWorkerStream(Engine* engine, SerialQueue* queue, FirstMessages* first_messages,
+grpc::ServerGenericBidiReactor* MakeWorkerStream(Engine* engine, SerialQueue* queue, MessageLimits* message_limits,
                                                  grpc::CallbackServerContext* context, const CallerAccess& access) {
-  return new WorkerStream(engine, queue, first_messages, context, access);
+  return new WorkerStream(engine, queue, message_limits, context, access);
 }
 
 // Only the followers' thread makes updates and ends streams; gRPC's threads only wake it.
@@ -191,7 +196,7 @@ class Followers::Stream final : public grpc::ServerGenericBidiReactor {
   Stream(Followers* owner, grpc::CallbackServerContext* context, Open open)
       : owner_(owner),
         context_(context),
-        first_(owner->first_messages_->Expect(context)),
+        message_(owner->message_limits_->Begin(context)),
         open_(std::move(open)) {
     StartRead(&request_);
   }
@@ -201,12 +206,13 @@ class Followers::Stream final : public grpc::ServerGenericBidiReactor {
   }
 
   void OnReadDone(bool ok) override {
-    owner_->first_messages_->Arrived(first_);
+    owner_->message_limits_->End(message_);
     State reading = State::kReading;  // Or kGone, if the stream was cancelled while the request was read.
     state_.compare_exchange_strong(reading, ok ? State::kOpening : State::kGone);
     owner_->Wake(this);
   }
   void OnWriteDone(bool ok) override {
+    owner_->message_limits_->End(message_);
     State writing = State::kWriting;
     state_.compare_exchange_strong(writing, ok ? State::kIdle : State::kGone);
     owner_->Wake(this);
@@ -216,6 +222,7 @@ class Followers::Stream final : public grpc::ServerGenericBidiReactor {
     owner_->Wake(this);
   }
   void OnDone() override {
+    owner_->message_limits_->End(message_);
     watched_.reset();  // Before the lock is taken, because Refuse takes it, too.
     // The followers' thread may be using this object, so that thread deletes it.
     const std::lock_guard lock(owner_->mutex_);
@@ -247,11 +254,14 @@ class Followers::Stream final : public grpc::ServerGenericBidiReactor {
     if (update->message.has_value() && !update->last) {
       outgoing_ = *std::move(update->message);
       State idle = State::kIdle;
-      if (state_.compare_exchange_strong(idle, State::kWriting)) StartWrite(&outgoing_);
+      if (!state_.compare_exchange_strong(idle, State::kWriting)) return;
+      message_ = owner_->message_limits_->Begin(context_);
+      StartWrite(&outgoing_);
     } else if (update->message.has_value()) {
       outgoing_ = *std::move(update->message);
       finished_ = true;
       follower_.reset();
+      message_ = owner_->message_limits_->Begin(context_);
       StartWriteAndFinish(&outgoing_, grpc::WriteOptions(), grpc::Status::OK);
     } else if (update->last) {
       End(grpc::Status::OK);
@@ -275,7 +285,7 @@ class Followers::Stream final : public grpc::ServerGenericBidiReactor {
 
   Followers* const owner_;
   grpc::CallbackServerContext* const context_;
-  const int64_t first_;
+  int64_t message_;  // The number of the message that is being read or written.
   const Open open_;
   std::atomic<State> state_ = State::kReading;
   grpc::ByteBuffer request_, outgoing_;
@@ -286,7 +296,7 @@ class Followers::Stream final : public grpc::ServerGenericBidiReactor {
   std::unique_ptr<AccessControl::Watched> watched_;
 };
 
-Followers::Followers(FirstMessages* first_messages) : first_messages_(first_messages), thread_([this] { Run(); }) {}
+Followers::Followers(MessageLimits* message_limits) : message_limits_(message_limits), thread_([this] { Run(); }) {}
 
 Followers::~Followers() {
   {

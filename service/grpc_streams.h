@@ -19,13 +19,13 @@
 #include "base/serial_queue.h"
 #include "service/access.h"
 #include "service/engine.h"
-#include "service/grpc_first_messages.h"
+#include "service/grpc_message_limits.h"
 
 namespace xlad::service {
 
 // Makes the reactor of an Attach stream, which ends if the worker's token becomes invalid. All other objects must
 // outlive the stream.
-grpc::ServerGenericBidiReactor* MakeWorkerStream(Engine* engine, SerialQueue* queue, FirstMessages* first_messages,
+grpc::ServerGenericBidiReactor* MakeWorkerStream(Engine* engine, SerialQueue* queue, MessageLimits* message_limits,
                                                  grpc::CallbackServerContext* context, const CallerAccess& access);
 
 // The next update of a follower: a message if anything has changed, and whether the stream ends after it.
@@ -45,7 +45,7 @@ class Follower {
 // Sends updates to all followers, after each change and at least once per second.
 class Followers {
  public:
-  explicit Followers(FirstMessages* first_messages);
+  explicit Followers(MessageLimits* message_limits);
   ~Followers();  // All streams must have ended.
   // Called after a change. Makes the thread ask all followers for updates. Does not block.
   void OnChange();
@@ -60,7 +60,7 @@ class Followers {
   void Run();
   void Wake(Stream* stream);
 
-  FirstMessages* const first_messages_;
+  MessageLimits* const message_limits_;
   std::mutex mutex_;
   std::condition_variable woken_;
   std::set<Stream*> streams_;  // All open streams.

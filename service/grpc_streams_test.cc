@@ -25,8 +25,8 @@ class Quiet final : public Follower {
 // A request that has arrived is delivered after the call was cancelled. The followers' thread is busy meanwhile, so it
 // sees only the last state of the stream.
 TEST(Followers, AStreamThatWasCancelledIsNotOpened) {
-  FirstMessages first_messages(std::chrono::hours(1));
-  Followers followers(&first_messages);
+  MessageLimits message_limits(std::chrono::hours(1));
+  Followers followers(&message_limits);
   std::promise<void> busy, go_on;
   std::atomic<int> asked = 0, opened = 0;
   using FollowerOr = absl::StatusOr<std::unique_ptr<Follower>>;

@@ -160,17 +160,38 @@ def frame(kind, flags, stream, payload):
     return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
 
 
-def stalled_call(path, size=10_000):
-    """Returns the start of a call, as raw bytes (RFC 9113, RFC 7541). It announces a body of 60 MB and has the first
-    `size` bytes of it, of which a server expects at most 65,000 before it has asked for more."""
+def call_frame(path, stream):
+    """Returns the headers of a call (RFC 7541)."""
     def header(name, value):
         return bytes([0x10, len(name)]) + name + bytes([len(value)]) + value
 
-    headers = b"".join(header(*pair) for pair in [
+    return frame(1, 4, stream, b"".join(header(*pair) for pair in [
         (b":method", b"POST"), (b":scheme", b"http"), (b":path", path.encode()), (b":authority", b"x"),
-        (b"te", b"trailers"), (b"content-type", b"application/grpc")])
-    body = b"\0" + (60_000_000).to_bytes(4, "big") + b"x" * size
-    return b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"") + frame(1, 4, 1, headers) + frame(0, 0, 1, body)
+        (b"te", b"trailers"), (b"content-type", b"application/grpc")]))
+
+
+def start(first_window=65_535):
+    """Returns the start of a connection whose calls take at most `first_window` bytes."""
+    settings = b"\0\4" + first_window.to_bytes(4, "big")
+    return b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, settings)
+
+
+def prefixed(message):
+    """Returns a message of a call with its length."""
+    return b"\0" + len(message).to_bytes(4, "big") + message
+
+
+def stalled_call(path, size=10_000, first=b""):
+    """Returns the start of a call, as raw bytes (RFC 9113). After the messages `first`, it announces a message of 60 MB
+    and has its first `size` bytes. A server expects at most 65,000 of them before it has asked for more."""
+    body = first + b"\0" + (60_000_000).to_bytes(4, "big") + b"x" * size
+    return start() + call_frame(path, 1) + frame(0, 0, 1, body)
+
+
+def unread_calls(path, request, count):
+    """Returns a connection with `count` calls that never take any byte of a response."""
+    calls = b"".join(call_frame(path, 2 * i + 1) + frame(0, 1, 2 * i + 1, prefixed(request)) for i in range(count))
+    return start(first_window=0) + calls
 
 
 def read_exactly(connection, size):
@@ -183,12 +204,13 @@ def read_exactly(connection, size):
     return read
 
 
-def send_large_body(connection, size):
-    """Begins a call with a body of 60 MB, sends `size` bytes of it as fast as the server permits (RFC 9113, section
-    5.2), and returns how many the server has taken before it ended the call."""
+def send_large_body(connection, size, path="/xlad.v1.Coordinator/PutBlob", first=b""):
+    """Begins a call with the messages `first` and a message of 60 MB, sends `size` bytes as fast as the server permits
+    (RFC 9113, section 5.2), and returns how many the server has taken before it ended the call."""
     connection.settimeout(2)
-    connection.sendall(stalled_call("/xlad.v1.Coordinator/PutBlob", 0))
-    sent, windows = 5, {0: 65_530, 1: 65_530}  # The windows of the connection and of the call.
+    connection.sendall(stalled_call(path, 0, first))
+    sent = 5 + len(first)
+    windows = {0: 65_535 - sent, 1: 65_535 - sent}  # The windows of the connection and of the call.
     with contextlib.suppress(OSError):  # The server has closed the connection, or does not read any more.
         while sent < size:
             room = min(windows[0], windows[1], 16_384, size - sent)
@@ -323,6 +345,50 @@ class Hostile(unittest.TestCase):
         self.assertGreater(max(taken), 50_000_000, "no body was large")
         self.assertLess(peak, before + 300)
         wait_for(lambda: resident_mb(pid) < before + 200, "the memory to be free again")
+
+    def test_a_second_message_of_a_call_that_waits(self):
+        """The call takes one message and waits for a session that has no devices."""
+        open_session, locate = protos.METHODS["OpenSession"], protos.METHODS["LocateSession"]
+        stub = self.channel.unary_unary(open_session.path, open_session.request.SerializeToString,
+                                        open_session.response.FromString)
+        session = stub(open_session.request(client_key="waits", mesh=[{"name": "dp", "size": 64}])).session_id
+        hold = protos.METHODS["HoldSession"]
+        held = self.channel.unary_stream(hold.path, hold.request.SerializeToString, hold.response.FromString)(
+            hold.request(session_id=session))
+        self.addCleanup(held.cancel)
+        first = prefixed(locate.request(session_id=session).SerializeToString())
+        pid = self.made.coordinator.pid
+        port = int(self.made.address.rsplit(":", 1)[1])
+        before = peak = resident_mb(pid)
+        taken = []
+        with contextlib.ExitStack() as kept:
+            for _ in range(4):
+                connection = kept.enter_context(socket.create_connection(("127.0.0.1", port), 60))
+                taken.append(send_large_body(connection, 59_000_000, locate.path, first))
+                peak = max(peak, resident_mb(pid))
+        print(f"4 second messages: {sum(taken) / 1e6:.1f} MB taken, the coordinator grew from {before:.0f} to "
+              f"{peak:.0f} MB", flush=True)
+        self.assertLess(max(taken), 8_000_000)
+
+    def test_responses_that_are_not_read(self):
+        blob = os.urandom(1 << 20)
+        digest = hashlib.sha256(blob).hexdigest()
+        put, get = protos.METHODS["PutBlob"], protos.METHODS["GetBlob"]
+        code, details = call(self.channel, put, [put.request(digest=digest, chunk=blob)])
+        self.assertEqual(code, grpc.StatusCode.OK, details)
+        pid = self.made.coordinator.pid
+        port = int(self.made.address.rsplit(":", 1)[1])
+        before = peak = resident_mb(pid)
+        with socket.create_connection(("127.0.0.1", port), 60) as connection:
+            connection.sendall(unread_calls(get.path, get.request(digest=digest).SerializeToString(), 400))
+            for _ in range(50):
+                peak = max(peak, resident_mb(pid))
+                time.sleep(0.2)
+            code, _, err = xlad("ps", "--coordinator", self.made.address)
+            self.assertEqual(code, 0, err)
+        print(f"400 responses of 1 MiB that are not read: the coordinator grew from {before:.0f} to {peak:.0f} MB",
+              flush=True)
+        self.assertLess(peak, before + 200)
 
     def probe(self, seconds):
         """Returns the 99th percentile of the response times of small valid requests, in milliseconds."""

@@ -1,0 +1,52 @@
+#include "service/grpc_message_limits.h"
+
+#include <utility>
+
+namespace xlad::service {
+
+MessageLimits::~MessageLimits() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+    changed_.notify_one();
+  }
+  thread_.join();
+}
+
+int64_t MessageLimits::Begin(grpc::CallbackServerContext* context) {
+  const std::lock_guard lock(mutex_);
+  waiting_[next_] = {std::chrono::steady_clock::now() + limit_, context};
+  return next_++;
+}
+
+void MessageLimits::End(int64_t number) {
+  const std::lock_guard lock(mutex_);
+  waiting_.erase(number);
+}
+
+bool MessageLimits::Reserve(int64_t bytes) {
+  if (unsent_bytes_ += bytes; unsent_bytes_ <= kMaxUnsentBytes) return true;
+  unsent_bytes_ -= bytes;
+  return false;
+}
+
+// Checks ten times in the time of the limit, so that a new message need not wake the thread.
+void MessageLimits::Run() {
+  std::unique_lock lock(mutex_);
+  auto checked = std::chrono::steady_clock::now();
+  while (!changed_.wait_for(lock, limit_ / 10, [this] { return ending_; })) {
+    const auto now = std::chrono::steady_clock::now();
+    // If this process was stopped for a while, messages that were sent in time may still wait in its sockets.
+    const bool was_stopped = now - std::exchange(checked, now) > limit_ / 2;
+    if (was_stopped) {
+      for (auto& [number, waiting] : waiting_) waiting.until = now + limit_;
+    }
+    while (!waiting_.empty() && waiting_.begin()->second.until <= now) {
+      // The call ends after its End, which needs the lock. gRPC calls its reactor on another thread.
+      waiting_.begin()->second.context->TryCancel();
+      waiting_.erase(waiting_.begin());
+    }
+  }
+}
+
+}  // namespace xlad::service

@@ -1,0 +1,55 @@
+// Limits for single messages of calls. gRPC keeps a message in memory until all of it has arrived or has been sent. A
+// client that stalls in the middle of a message would occupy this memory until its connection ends.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <thread>
+
+namespace xlad::service {
+
+// Cancels calls one of whose messages does not arrive, or is not sent, in time. Clients send large contents in messages
+// of at most 1 MiB, each of which has the whole time, so the limit does not bound the time of an upload. Thread-safe.
+class MessageLimits {
+ public:
+  explicit MessageLimits(std::chrono::milliseconds limit) : limit_(limit), thread_([this] { Run(); }) {}
+  ~MessageLimits();
+
+  // Call it before a read or a write of the call begins. Returns a number for End.
+  int64_t Begin(grpc::CallbackServerContext* context);
+  // Must be called when the read or the write has ended, before `context` ends. Does nothing for kNone, and if it was
+  // called for this number before.
+  void End(int64_t number);
+  static constexpr int64_t kNone = -1;
+
+  // Counts the bytes of a message for whose end no thread waits. Returns false, and counts nothing, if there would be
+  // more than kMaxUnsentBytes. The thread of the call must then wait until the message has been sent.
+  bool Reserve(int64_t bytes);
+  void Release(int64_t bytes) { unsent_bytes_ -= bytes; }
+
+ private:
+  struct Waiting {
+    std::chrono::steady_clock::time_point until;
+    grpc::CallbackServerContext* context = nullptr;
+  };
+  void Run();
+
+  static constexpr int64_t kMaxUnsentBytes = 64 << 20;
+
+  const std::chrono::milliseconds limit_;
+  std::atomic<int64_t> unsent_bytes_ = 0;
+  std::mutex mutex_;  // Guards all following members.
+  std::condition_variable changed_;
+  std::map<int64_t, Waiting> waiting_;  // The oldest one is the first.
+  int64_t next_ = 0;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace xlad::service
