@@ -14,7 +14,9 @@
 #include <cerrno>
 #include <cstring>
 #include <list>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 
@@ -87,11 +89,14 @@ class EpollGate final : public AcceptGate {
 
   std::string Address() const override { return address_; }
 
-  void MarkKnown(const std::string& peer) override {
+  void MarkKnown(const std::string& peer, const std::string& owner) override {
     const std::lock_guard lock(mutex_);
     const auto found = by_peer_.find(peer);
     if (found == by_peer_.end() || found->second->where != &unknown_) return;
     MoveTo(&known_, found->second);
+    found->second->owner = owner;
+    ++by_owner_[owner];
+    if (++open_known_ > std::max(1, max_connections_ - max_unknown_)) CloseOneOfTheMost(owner);
   }
 
   AcceptGateCounts Counts() const override {
@@ -109,6 +114,7 @@ class EpollGate final : public AcceptGate {
     int64_t since_ns = 0;
     Entries* where = nullptr;
     Entries::iterator place;
+    std::optional<std::string> owner;  // The owner of a known connection that is not being closed.
   };
 
   void Watch(int fd, uint32_t events) {
@@ -124,12 +130,36 @@ class EpollGate final : public AcceptGate {
     entry->place = list->insert(list->end(), entry);
   }
 
+  // Begins to close the newest known connection of the owner that has the most. If several owners have the most and
+  // `preferred` is one of them, the connection is one of `preferred`. The gate's thread removes the entry when it is
+  // notified of the end.
+  void CloseOneOfTheMost(const std::string& preferred) {
+    std::string most = preferred;
+    for (const auto& [name, count] : by_owner_) {
+      if (count > by_owner_.at(most)) most = name;
+    }
+    const auto newest = std::find_if(known_.rbegin(), known_.rend(),
+                                     [&](const Entry* entry) { return entry->owner == most; });
+    shutdown((*newest)->fd, SHUT_RDWR);
+    Disown(*newest);
+    ++closed_early_;
+  }
+
+  void Disown(Entry* entry) {
+    if (!entry->owner.has_value()) return;
+    const auto count = by_owner_.find(*entry->owner);
+    if (--count->second == 0) by_owner_.erase(count);
+    entry->owner.reset();
+    --open_known_;
+  }
+
   // Removes an entry and closes its descriptor. If `early`, first shuts the connection down.
   void Drop(Entry* entry, bool early) {
     if (early) {
       shutdown(entry->fd, SHUT_RDWR);
       ++closed_early_;
     }
+    Disown(entry);
     close(entry->fd);  // This also removes the descriptor from epoll, unless the server still has its own descriptor.
     entry->where->erase(entry->place);
     const auto found = by_peer_.find(entry->peer);
@@ -161,7 +191,7 @@ class EpollGate final : public AcceptGate {
         return;
       }
       const int unknown = silent_.size() + unknown_.size();
-      const bool full = unknown + static_cast<int>(known_.size()) >= max_connections_;
+      const bool full = unknown + open_known_ >= max_connections_;
       if ((full || unknown >= max_unknown_) && !DropOldestUnknown()) {
         ++closed_early_;
         close(fd);
@@ -264,6 +294,9 @@ class EpollGate final : public AcceptGate {
   Entries silent_, unknown_, known_;
   std::unordered_map<int, Entry*> by_fd_;
   std::unordered_map<std::string, Entry*> by_peer_;  // The connections that were delivered, by the client's address.
+  // The numbers of known connections, without those that are being closed: of each owner, and of all.
+  std::map<std::string, int> by_owner_;
+  int open_known_ = 0;
   int64_t closed_early_ = 0;
   std::thread thread_;
 };

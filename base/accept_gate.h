@@ -6,6 +6,9 @@
 // unknown_ms. Connections on which the client sends nothing therefore cost the server almost nothing. They can neither
 // displace known connections nor keep the server from accepting new ones. sshd limits connections in the same way
 // (MaxStartups, LoginGraceTime).
+//
+// Known connections have owners. If there are too many, one of the owner that has the most is closed, so an owner with
+// few connections cannot be kept out by another one.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +26,9 @@ struct AcceptGateOptions {
   // half. If one more connection arrives, the oldest silent one is closed, or the oldest unknown one if none is silent.
   int max_unknown = 1024;
   // The limit on all connections: silent, unknown and known. It is lowered if the limit on open files requires it. If
-  // one more connection arrives, a silent or unknown one is closed as above; if all are known, the new one is closed.
+  // one more connection arrives, a silent or unknown one is closed as above. At most max_connections - max_unknown
+  // connections are known, so there is always room for a new one. If one more becomes known, the newest one of the
+  // owner that has the most is closed.
   int max_connections = 20000;
   int64_t first_byte_ms = 5000;  // A connection without a byte is closed after this time.
   int64_t unknown_ms = 15000;    // A connection that is still unknown is closed after this time.
@@ -53,8 +58,9 @@ class AcceptGate {
   virtual void Begin() = 0;
   // Returns HOST:PORT with the actual port.
   virtual std::string Address() const = 0;
-  // Marks the connection from this peer, "127.0.0.1:4711" or "[::1]:4711", as known. Thread-safe.
-  virtual void MarkKnown(const std::string& peer) = 0;
+  // Marks the connection from this peer, "127.0.0.1:4711" or "[::1]:4711", as known, and as one of `owner`, unless it
+  // is known. Thread-safe.
+  virtual void MarkKnown(const std::string& peer, const std::string& owner) = 0;
   // Thread-safe.
   virtual AcceptGateCounts Counts() const = 0;
 };

@@ -90,7 +90,7 @@ TEST_F(AcceptGateTest, TheOldestUnknownConnectionIsClosedAndKnownOnesStayOpen) {
   const auto known = Dial();
   SendByte(known.get());
   AwaitDelivered(1);
-  gate_->MarkKnown(PeerOf(0));
+  gate_->MarkKnown(PeerOf(0), "alice");
   EXPECT_EQ(gate_->Counts().known, 1);
   Connections idle;
   for (int i = 0; i < 100; ++i) idle.push_back(Dial());
@@ -115,6 +115,41 @@ TEST_F(AcceptGateTest, SmallLimitsAreKept) {
   }
 }
 
+// At most six connections are known, so that two others can arrive.
+TEST_F(AcceptGateTest, AnOwnerWithManyConnectionsDoesNotKeepOthersOut) {
+  Start({.max_unknown = 2, .max_connections = 8, .first_byte_ms = kLongMs, .unknown_ms = kLongMs});
+  Connections connections;
+  const auto add = [&](const std::string& owner) {
+    connections.push_back(Dial());
+    SendByte(connections.back().get());
+    AwaitDelivered(connections.size());
+    const std::string peer = PeerOf(connections.size() - 1);
+    gate_->MarkKnown(peer, owner);
+    gate_->MarkKnown(peer, owner);  // It is counted once.
+    return connections.back().get();
+  };
+  Connection* const first = add("alice");
+  Connection* const of_bob = add("bob");
+  for (int i = 0; i < 4; ++i) add("mallory");
+  EXPECT_EQ(gate_->Counts().closed_early, 0);
+  for (int i = 0; i < 20; ++i) ExpectClosed(add("mallory"));
+  Connection* const newest_of_mallory = connections[5].get();
+  Connection* const second = add("alice");
+  ExpectClosed(newest_of_mallory);
+  EXPECT_EQ(gate_->Counts().closed_early, 21);
+  // When a connection ends, its place is free.
+  shutdown(delivered_[1], SHUT_RDWR);
+  ExpectClosed(of_bob);
+  Await([](const auto& counts) { return counts.known == 5; });
+  add("carol");
+  EXPECT_EQ(gate_->Counts().closed_early, 21);
+  for (const auto& [open, index] : {std::pair(first, 0), std::pair(second, 26)}) {
+    std::byte byte{42};
+    EXPECT_EQ(send(delivered_[index], &byte, 1, MSG_NOSIGNAL), 1);
+    EXPECT_TRUE(open->Read({&byte, 1}).ok());
+  }
+}
+
 TEST_F(AcceptGateTest, AConnectionThatStaysSilentIsClosed) {
   Start({.first_byte_ms = 1, .unknown_ms = kLongMs});
   const auto silent = Dial();
@@ -129,7 +164,7 @@ TEST_F(AcceptGateTest, AConnectionThatStaysUnknownIsClosed) {
     known.push_back(Dial());
     SendByte(known.back().get());
     AwaitDelivered(known.size());
-    gate_->MarkKnown(PeerOf(known.size() - 1));
+    gate_->MarkKnown(PeerOf(known.size() - 1), "alice");
   }
   const auto unknown = Dial();
   SendByte(unknown.get());

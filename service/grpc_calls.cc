@@ -267,6 +267,8 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   return grpc::Status(code, message, serialized);
 }
 
+const std::string& UserOf(const security::Caller& caller) { return caller.user.empty() ? caller.actor : caller.user; }
+
 grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message) {
   const size_t size = message.ByteSizeLong();
   grpc_slice raw = grpc_slice_malloc(size);
@@ -328,7 +330,7 @@ grpc::ServerGenericBidiReactor* CallRouter::CreateReactor(grpc::GenericCallbackS
     return new RefusedCall(grpc::Status(grpc::StatusCode::UNIMPLEMENTED,
                                         absl::StrCat("found call ", path, ", which this coordinator does not have")));
   }
-  on_authenticated_(PeerAddress(context->peer()));
+  on_authenticated_(PeerAddress(context->peer()), UserOf(access->caller));
   if (reactor != table_.reactors.end()) return reactor->second(context, *access);
   return new HandlerCall(&method->second, &table_, *std::move(access), context);
 }

@@ -108,6 +108,9 @@ struct CallTable {
   MessageLimits* message_limits = nullptr;
 };
 
+// The user of a caller; for the owner of the coordinator, who has no user, a text that names the owner.
+const std::string& UserOf(const security::Caller& caller);
+
 // NotFound unless the caller may see this job or session. Calls `key_of_job` only if the caller may see only its own
 // jobs.
 absl::Status CheckJobOf(const CallerAccess& access, const KeyOfJob& key_of_job, const std::string& job_id);
@@ -123,9 +126,10 @@ absl::Status FromByteBuffer(const grpc::ByteBuffer& buffer, int64_t max_bytes, g
 // grpc.health.v1.Health/Check, but only identified callers can ask for the health of one service.
 class CallRouter final : public grpc::CallbackGenericService {
  public:
-  // Calls `on_authenticated` with the peer of every call that exists and is permitted: "127.0.0.1:4711" or
-  // "[::1]:4711".
-  CallRouter(CallTable table, std::function<void(const std::string& peer)> on_authenticated)
+  // Calls `on_authenticated` with the peer of every call that exists and is permitted, "127.0.0.1:4711" or
+  // "[::1]:4711", and with the user who makes it.
+  using OnAuthenticated = std::function<void(const std::string& peer, const std::string& user)>;
+  CallRouter(CallTable table, OnAuthenticated on_authenticated)
       : table_(std::move(table)), on_authenticated_(std::move(on_authenticated)) {}
   // Must be called once. Until then, all calls except grpc.health.v1.Health/Check are refused. `control` must outlive
   // the calls.
@@ -136,7 +140,7 @@ class CallRouter final : public grpc::CallbackGenericService {
   absl::StatusOr<CallerAccess> Admit(const grpc::GenericCallbackServerContext& context, const std::string& name) const;
 
   const CallTable table_;
-  const std::function<void(const std::string&)> on_authenticated_;
+  const OnAuthenticated on_authenticated_;
   std::atomic<AccessControl*> control_ = nullptr;
 };
 

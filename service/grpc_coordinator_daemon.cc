@@ -107,7 +107,7 @@ class GrpcDaemon final : public CoordinatorDaemon {
         engine_(std::move(engine)),
         message_limits_(std::chrono::milliseconds(message_ms)),
         router_(MakeCallTable({engine_.get(), &pools_, &worker_messages_, &followers_, &message_limits_}),
-                [this](const std::string& peer) { gate_->MarkKnown(peer); }) {
+                [this](const std::string& peer, const std::string& owner) { gate_->MarkKnown(peer, owner); }) {
     engine_->SetChangeListener([this] { followers_.OnChange(); });
   }
   ~GrpcDaemon() override { Shutdown(); }

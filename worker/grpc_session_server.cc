@@ -326,7 +326,7 @@ class GrpcSessionServer final : public SessionServer {
  public:
   GrpcSessionServer(const SessionAccess& access, SessionHost* host, ReadExecutable read)
       : key_check_(std::make_shared<KeyCheck>(access)),
-        service_(access, host, std::move(read), [this](const std::string& peer) { gate_->MarkKnown(peer); }) {}
+        service_(access, host, std::move(read), [this](const std::string& peer) { gate_->MarkKnown(peer, ""); }) {}
   ~GrpcSessionServer() override {
     if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
     gate_.reset();
