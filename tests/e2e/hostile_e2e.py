@@ -511,5 +511,42 @@ class HostileSession(unittest.TestCase):
         self.assertLess(resident_mb(attempt), memory + 200)
 
 
+class EndedSession(unittest.TestCase):
+    def test_its_key_is_worthless(self):
+        """The worker and its device serve the next session."""
+        def ask(channel, name, key=None, /, **fields):
+            method = protos.METHODS[name]
+            stub = channel.unary_unary(method.path, method.request.SerializeToString, method.response.FromString)
+            return stub(method.request(**fields), timeout=120,
+                        metadata=[("authorization", f"Bearer {key}")] if key else None)
+
+        def free(place, session, key):
+            """Makes a call to the worker of a session, and returns the status code."""
+            with grpc.insecure_channel(place.address) as worker:
+                try:
+                    ask(worker, "SessionWorker.FreeArrays", key, session_id=session, arrays=[])
+                    return grpc.StatusCode.OK
+                except grpc.RpcError as error:
+                    return error.code()
+
+        with cluster(workers=1, devices=1) as made, grpc.insecure_channel(made.address) as coordinator:
+            hold = protos.METHODS["HoldSession"]
+            places = []
+            for name in ("first", "second"):
+                session = ask(coordinator, "OpenSession", client_key=name, mesh=[{"name": "dp", "size": 1}]).session_id
+                held = coordinator.unary_stream(hold.path, hold.request.SerializeToString, hold.response.FromString)(
+                    hold.request(session_id=session))
+                self.addCleanup(held.cancel)
+                places.append((ask(coordinator, "LocateSession", session_id=session), session))
+                self.assertEqual(free(*places[-1], places[-1][0].key), grpc.StatusCode.OK)
+                if name == "first":
+                    ask(coordinator, "CloseSession", session_id=session)
+            (ended, ended_session), (serving, session) = places
+            for name in (ended_session, session):
+                self.assertEqual(free(serving, name, ended.key), grpc.StatusCode.UNAUTHENTICATED)
+            wait_for(lambda: free(ended, ended_session, ended.key) != grpc.StatusCode.OK,
+                     "the worker to stop serving the session that has ended")
+
+
 if __name__ == "__main__":
     unittest.main()
