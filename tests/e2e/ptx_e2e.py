@@ -1,4 +1,5 @@
-"""PTX of the examples: ptxas assembles every kernel for every GPU model, and kernels have no undefined symbols.
+"""PTX of the examples: ptxas assembles every kernel for every GPU model, and kernels have no undefined symbols. The
+PTX of important kernels is that of golden files.
 
 ptxas is from PyPI's nvidia-cuda-nvcc in build/venv, from XLAD_PTXAS, or from the PATH. The tests do not need a GPU.
 """
@@ -148,6 +149,25 @@ class StructureTest(unittest.TestCase):
               scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add
         }"""
         self.expect(body, [r"\.reqntid 64, 1, 1", r"ld\.global"], ["bar.sync"])
+
+
+class GoldenTest(unittest.TestCase):
+    """The complete PTX of important kernels, one per form of kernel. With XLAD_UPDATE_GOLDEN=1, the test writes the
+    current PTX into the files. Review the difference before committing."""
+
+    maxDiff = 4000
+
+    def test_ptx_of_important_kernels(self):
+        programs = sorted((REPO / "tests/testdata/ptx").glob("*.hlo"))
+        self.assertEqual(len(programs), 12)
+        for program in programs:
+            with self.subTest(kernel=program.stem):
+                code, text, err = xlad("compile", program, "--target", "nvptx-sm_90", "--emit", "ptx")
+                self.assertEqual(code, 0, err)
+                golden = program.with_suffix(".ptx")
+                if "XLAD_UPDATE_GOLDEN" in os.environ:
+                    golden.write_text(text)
+                self.assertEqual(text, golden.read_text())
 
 
 class LibraryKernelsTest(unittest.TestCase):
