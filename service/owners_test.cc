@@ -155,6 +155,26 @@ TEST_F(JobsOfOwners, AWorkerThatIsLostIsReplacedInTheReservation) {
   EXPECT_EQ(PlacedOn(bob, &cluster), "w1:2 w2:2 ");
 }
 
+TEST_F(JobsOfOwners, AreToldOfShareWorkersOnlyIfItWouldHelp) {
+  Cluster cluster;
+  cluster.Register(1, "a");
+  cluster.Register(2, "b");
+  const std::string alice = SubmitFor("alice", 1, 1, &cluster);
+  const auto why = [&](const std::string& job) { return cluster.coordinator().Why(JobId(job))->text(); };
+  const std::string large = SubmitFor("bob", 1, 4, &cluster);
+  EXPECT_THAT(why(large), AllOf(HasSubstr("3 are free of 4, 1 of them on workers that run jobs of another user"),
+                                Not(HasSubstr("--share-workers"))));
+  const std::string behind = SubmitFor("bob", 2, 1, &cluster);
+  EXPECT_THAT(why(behind), AllOf(HasSubstr("waits behind job " + large), Not(HasSubstr("--share-workers"))));
+  const std::string reserved = SubmitFor("carol", 1, 1, &cluster);
+  EXPECT_THAT(why(reserved), AllOf(HasSubstr("reserved for an older job"), Not(HasSubstr("--share-workers"))));
+  CancelOne(large, &cluster);
+  EXPECT_EQ(PlacedOn(reserved, &cluster), "b:1 ") << "the job before it is still being compiled";
+  BuildAll(&cluster);
+  EXPECT_THAT(why(behind), AllOf(HasSubstr("2 of them on workers that run jobs of another user"),
+                                 HasSubstr("--share-workers")));
+}
+
 // Every step submits a job, and every job ends kSteps after its start. The oldest job that waits therefore starts
 // within kSteps after it has become the oldest one, although later jobs start before it.
 TEST_F(JobsOfOwners, NeverWaitForLongBehindLaterJobs) {

@@ -53,6 +53,24 @@ std::optional<int64_t> ExplainDevices(const Context& context, const Job& job, Wh
   return found;
 }
 
+// Whether enough devices are free for the job, but only together with those on workers that run jobs of other owners. A
+// job that waits behind another one would not start.
+bool WouldStartIfWorkersWereShared(const Context& context, const Job& job) {
+  if (context.options.share_workers || context.ReasonOf(job) != job.reason) return false;
+  const bool only_former = job.spec.on_loss() == JobSpec::WAIT && !job.lost_worker.empty() && !job.resized;
+  std::vector<WorkerDevices> free = context.Offers(/*only_free=*/true);
+  const int64_t wanted = WantedDevices(job, /*all=*/1);
+  const auto has_enough = [&] { return SelectTargets(free, wanted, job.spec.device_name()).devices >= wanted; };
+  std::erase_if(free, [&](const WorkerDevices& offer) {
+    return only_former && !HasPeer(job, offer.registration->worker_id());
+  });
+  if (!has_enough()) return false;
+  std::erase_if(free, [&](const WorkerDevices& offer) {
+    return context.RunsOthersOn(WorkerId(offer.registration->worker_id()), job.owner);
+  });
+  return !has_enough();
+}
+
 // Whether the job waits because its latest attempts have failed.
 bool IsPausing(const Context& context, const Job& job) {
   const int64_t pause_ns = RetryPauseMs(context.options, job) * kNsPerMs;
@@ -74,7 +92,7 @@ void ExplainPending(const Context& context, const Job& job, WhyJobResponse* why)
                     "names");
   } else if (has_devices) {
     why->add_advice("wait for the jobs before it, or cancel one of them (xlad ps, xlad cancel)");
-    if (!context.options.share_workers && context.RunsOthers(job.owner)) {
+    if (WouldStartIfWorkersWereShared(context, job)) {
       why->add_advice("let jobs of different users run on one worker: --share-workers of the coordinator");
     }
   }
