@@ -175,6 +175,30 @@ TEST_F(JobsOfOwners, AreToldOfShareWorkersOnlyIfItWouldHelp) {
                                  HasSubstr("--share-workers")));
 }
 
+TEST_F(JobsOfOwners, ThatWaitForTheirWorkersSayWhenTheseAreBackAndInUse) {
+  Cluster cluster;
+  cluster.Register(1, "a");
+  cluster.Register(2, "b");
+  JobSpec spec = cluster.Spec(4);
+  spec.set_on_loss(JobSpec::WAIT);
+  const std::string alice = cluster.Submit(spec, "@alice/1");
+  BuildAll(&cluster);
+  cluster.Start(alice, {1, 2});
+  cluster.Gone(1);
+  cluster.RunFor(CoordinatorOptions().lost_ms + 500, {2});
+  EXPECT_THAT(cluster.Status(alice).reason(), HasSubstr("waits for worker a (--on-loss wait)"));
+  const std::string bob = SubmitFor("bob", 1, 1, &cluster);
+  EXPECT_EQ(PlacedOn(bob, &cluster), "b:1 ");
+  cluster.Register(3, "a", /*incarnation=*/2);
+  EXPECT_THAT(cluster.Status(alice).reason(),
+              HasSubstr("waits for 4 devices of its workers (--on-loss wait), which are back: 3 are free of 4, 1 of "
+                        "them on workers that run or are reserved for jobs of another user"));
+  EXPECT_EQ(PlacedOn(SubmitFor("bob", 2, 1, &cluster), &cluster), "") << "the workers are reserved";
+  EXPECT_EQ(PlacedOn(SubmitFor("carol", 1, 1, &cluster), &cluster), "");
+  CancelOne(bob, &cluster);
+  EXPECT_EQ(PlacedOn(alice, &cluster), "a:2 b:2 ");
+}
+
 // Every step submits a job, and every job ends kSteps after its start. The oldest job that waits therefore starts
 // within kSteps after it has become the oldest one, although later jobs start before it.
 TEST_F(JobsOfOwners, NeverWaitForLongBehindLaterJobs) {

@@ -144,6 +144,7 @@ class JobMachine {
   // Sets the reason. `wanted` is the number of devices that it needs, of those that run code for `parts`.
   Outcome WaitForDevices(Job* job, const Devices& devices, const Parts& parts, int64_t wanted);
   Outcome WaitForTargets(Job* job, const Parts& parts);
+  Outcome WaitForItsWorkers(Job* job, const Parts& parts, int64_t wanted);
   bool TryShrink(Job* job, int64_t devices);
   absl::Status ResizeDevices(Job* job, const ResizeJobRequest& request);
   absl::Status CheckGrowth(const Job& job, int64_t wanted, const std::string& for_what) const;

@@ -393,14 +393,38 @@ JobMachine::Outcome JobMachine::Place(Job* job) {
     attempts_.Launch(job, peers, plan->second.plans);
     return Outcome::kDone;
   }
-  if (WaitsForItsWorkers(*job)) {
-    SetReason(job, absl::StrCat("waits for worker ", job->lost_worker, " (--on-loss wait)"));
-    return Outcome::kWaitsForDevices;
-  }
+  if (WaitsForItsWorkers(*job)) return WaitForItsWorkers(job, parts, wanted);
   const Outcome waits = WaitForDevices(job, devices, parts, wanted);
   if (wanted > devices.all) return TryShrink(job, devices.all) ? TryJob(job) : WaitForTargets(job, parts);
   refused_since_ns_.erase(job->id);
   return waits;
+}
+
+// If the workers that the job had are back, but not free, they are reserved for it, because it may have no others.
+JobMachine::Outcome JobMachine::WaitForItsWorkers(Job* job, const Parts& parts, int64_t wanted) {
+  const auto is_back = [&](const std::string& worker) {
+    const Worker* const found = context_.FindWorker(WorkerId(worker));
+    return found != nullptr && context_.TakesWork(*found);
+  };
+  std::string missing = is_back(job->lost_worker) ? "" : job->lost_worker;
+  for (const Peer& peer : job->placed.peers()) {
+    if (missing.empty() && !is_back(peer.worker_id())) missing = peer.worker_id();
+  }
+  if (!missing.empty()) {
+    SetReason(job, absl::StrCat("waits for worker ", missing, " (--on-loss wait)"));
+    return Outcome::kWaitsForDevices;
+  }
+  if (!is_reserved_) Reserve(*job, parts, wanted);
+  const auto is_former = [&](const std::string& worker) { return HasPeer(*job, worker); };
+  const int64_t all = pass_.all_devices->Count(parts, is_former), free = Free().Count(parts, is_former);
+  const int64_t kept = free - Free().Count(parts, [&](const std::string& worker) {
+    return is_former(worker) && !IsKeptFrom(*job, worker);
+  });
+  SetReason(job, absl::StrCat("waits for ", DeviceCountText(wanted), " of its workers (--on-loss wait), which are ",
+                              "back: ", free, free == 1 ? " is" : " are", " free of ", all,
+                              kept == 0 ? "" : absl::StrCat(", ", kept, " of them on workers that run or are reserved ",
+                                                            "for jobs of another user")));
+  return Outcome::kWaitsForDevices;
 }
 
 // Called for a job that needs more devices than the workers have for `parts`, the targets of its executables. Compiles
