@@ -36,9 +36,24 @@ TEST(WorkerIds, AnotherUserNeverGetsTheId) {
   cluster.Advance(CoordinatorOptions().lost_ms);
   ASSERT_EQ(cluster.coordinator().workers().List().workers(0).state(), "lost");
   EXPECT_THAT(RegisterAs(&cluster, "mallory", 5, "a", 5), HasSubstr(kRefusal)) << "lost";
+  EXPECT_THAT(RegisterAs(&cluster, "mallory", 5, "a", 5), ::testing::ContainsRegex("that worker is lost, so the id is free in (59[0-9]|60[01]) s"));
   EXPECT_EQ(RegisterAs(&cluster, "mallory", 6, "b", 6), "") << "another id";
   EXPECT_EQ(RegisterAs(&cluster, "wendy", 7, "a", 7), "");
   EXPECT_EQ(cluster.coordinator().workers().List().workers(0).state(), "alive");
+}
+
+TEST(WorkerIds, TheRefusalSaysWhenTheIdIsFree) {
+  Cluster cluster;
+  EXPECT_EQ(RegisterAs(&cluster, "wendy", 1, "a", 1), "");
+  EXPECT_THAT(RegisterAs(&cluster, "mallory", 2, "a", 2),
+              HasSubstr("the id is free when that worker has drained and ended (SIGTERM), or 600 s after it was lost"));
+  cluster.Gone(1);
+  cluster.Advance(CoordinatorOptions().lost_ms);
+  cluster.Advance(CoordinatorOptions().keep_lost_workers_ms - 5000);
+  const std::string refused = RegisterAs(&cluster, "mallory", 3, "a", 3);
+  EXPECT_THAT(refused, ::testing::ContainsRegex("the id is free in [3-6] s"));
+  cluster.Advance(6000);
+  EXPECT_EQ(RegisterAs(&cluster, "mallory", 4, "a", 4), "");
 }
 
 // The worker was restarted on another node, while its old connection still seems to be open.
@@ -59,7 +74,8 @@ TEST(WorkerIds, AfterARestartOfTheCoordinatorTheAttemptsWorkerKeepsItsId) {
       << "workers do not need the user";
   const RunningTask task = cluster.Task(job, 10);
   cluster.Restart();
-  EXPECT_THAT(RegisterAs(&cluster, "mallory", 11, "a", 1), HasSubstr(kRefusal));
+  EXPECT_THAT(RegisterAs(&cluster, "mallory", 11, "a", 1),
+              ::testing::AllOf(HasSubstr(kRefusal), HasSubstr("when the jobs that ran on that worker have ended")));
   cluster.user = "wendy";
   cluster.Register(12, "a", 1, {task});
   cluster.Register(13, "b", 1, {task});

@@ -135,8 +135,22 @@ bool WorkerMachine::IsOfAnotherUser(ConnectionId connection, const RegisterWorke
   LogWarn("a worker is refused, because its id belongs to another user",
           {{"worker", id.str()}, {"user", message.user()}, {"owner", *users.begin()}});
   Refuse(connection, absl::StrCat("worker ", id.str(), " belongs to another user than the token of this worker (",
-                                  message.user(), "); start this one with another --id, or with a token of that user"));
+                                  message.user(), "); start this one with another --id, or with a token of that user; ",
+                                  WhenIdIsFree(known)));
   return true;
+}
+
+// Says when another user may have the id of this worker, which is null if only the log names it.
+std::string WorkerMachine::WhenIdIsFree(const Worker* worker) const {
+  const int64_t keep_ms = context_.options.keep_lost_workers_ms;
+  if (worker == nullptr) return "the id is free when the jobs that ran on that worker have ended";
+  if (worker->state != WorkerState::kLost) {
+    return absl::StrCat("the id is free when that worker has drained and ended (SIGTERM), or ",
+                        keep_ms / 1000, " s after it was lost");
+  }
+  const int64_t left_ns = worker->since_ns + keep_ms * kNsPerMs - context_.now_ns;
+  return absl::StrCat("that worker is lost, so the id is free in ", std::max<int64_t>(0, left_ns) / kNsPerSecond + 1,
+                      " s");
 }
 
 void WorkerMachine::OnRegister(ConnectionId connection, const RegisterWorker& message) {

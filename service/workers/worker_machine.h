@@ -33,6 +33,7 @@ class WorkerMachine {
   // Refuses a worker whose id another user's worker has. Such a worker need not be connected.
   bool IsOfAnotherUser(ConnectionId connection, const RegisterWorker& message);
   void Refuse(ConnectionId connection, const std::string& why);
+  std::string WhenIdIsFree(const Worker* worker) const;
   void OnHeartbeat(const WorkerId& worker, const Heartbeat& message);
   void OnLeaving(Worker* worker);
   void Doubt(Worker* worker, const std::string& why);
