@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
+#include "base/counted.h"
 #include "base/log.h"
 #include "proto/protocol.h"
 #include "service/state/messages.h"
@@ -14,6 +15,8 @@ constexpr size_t kMaxIdBytes = 256;
 // A second process with the id of a connected worker is refused after this time if the first process still sends
 // messages.
 constexpr int64_t kRivalMs = 1000;
+// If more workers become suspect at once, the others are only counted in the log.
+constexpr size_t kMaxLogged = 10;
 
 std::string HowSilent(const Worker& worker, int64_t silent_ns) {
   const std::string duration = absl::StrCat(silent_ns / kNsPerMs, " ms");
@@ -241,29 +244,61 @@ void WorkerMachine::OnGone(ConnectionId connection, const std::string& why) {
   attempts_.OnWorkerGone(id);
 }
 
-void WorkerMachine::Doubt(Worker* worker, const std::string& why) {
-  worker->state = WorkerState::kSuspect;
-  worker->since_ns = context_.now_ns;
-  worker->reason = why;
-  LogWarn("worker is suspect", {{"worker", worker->id.str()},
-                                {"host", worker->registration.host()},
-                                {"pid", absl::StrCat(worker->registration.pid())},
-                                {"why", why}});
-  for (const JobId& id : worker->jobs) {
-    context_.Changed(id);
-    const Job* job = context_.jobs.Find(id);
-    const auto attempt = context_.attempts.find(id);
-    if (job == nullptr || attempt == context_.attempts.end()) continue;
-    if (!attempt->second.silent.insert(worker->id.str()).second) continue;
-    JobEvent event = context_.NewEvent(id);
-    WorkerSilent* silent = event.mutable_worker_silent();
-    silent->set_attempt(job->attempt);
-    silent->set_worker(worker->id.str());
-    silent->set_step(job->step);
-    silent->set_reason(absl::StrCat(Context::WorkerText(*job, worker->id.str()), " is silent at step ", job->step, ": ",
-                                    why, "; it is lost after ", context_.options.lost_ms, " ms"));
-    context_.Record(std::move(event));
+// Records one event for each job, because the workers of a large job all become silent at once if the coordinator's own
+// link fails.
+void WorkerMachine::Doubt(const std::vector<Worker*>& workers) {
+  std::map<JobId, std::vector<const Worker*>> by_job;
+  for (size_t w = 0; w < workers.size(); ++w) {
+    Worker& worker = *workers[w];
+    worker.state = WorkerState::kSuspect;
+    worker.since_ns = context_.now_ns;
+    worker.reason = HowSilent(worker, context_.now_ns - worker.last_message_ns);
+    for (const JobId& id : worker.jobs) by_job[id].push_back(&worker);
+    if (w >= kMaxLogged) continue;
+    LogWarn("worker is suspect", {{"worker", worker.id.str()},
+                                  {"host", worker.registration.host()},
+                                  {"pid", absl::StrCat(worker.registration.pid())},
+                                  {"why", worker.reason}});
   }
+  if (workers.size() > kMaxLogged) {
+    LogWarn("more workers are suspect", {{"workers", absl::StrCat(workers.size() - kMaxLogged)}});
+  }
+  for (const auto& [id, silent] : by_job) {
+    context_.Changed(id);
+    RecordSilence(id, silent);
+  }
+}
+
+void WorkerMachine::RecordSilence(const JobId& id, const std::vector<const Worker*>& workers) {
+  const Job* job = context_.jobs.Find(id);
+  const auto attempt = context_.attempts.find(id);
+  if (job == nullptr || attempt == context_.attempts.end()) return;
+  const Worker* first = nullptr;
+  int64_t others = -1;
+  for (const Worker* worker : workers) {
+    if (!attempt->second.silent.insert(worker->id.str()).second) continue;
+    if (first == nullptr) first = worker;
+    ++others;
+  }
+  if (first == nullptr) return;
+  std::string who = absl::StrCat(Context::WorkerText(*job, first->id.str()), " is silent at step ", job->step);
+  std::string then = "it is lost";
+  if (others > 0) {
+    who = absl::StrCat(Context::WorkerText(*job, first->id.str()), " and ", Counted(others, "other worker"),
+                       " of the job are silent at step ", job->step);
+    then = "they are lost";
+  }
+  if (others + 1 == job->placed.peers_size() && others > 0) {
+    absl::StrAppend(&who, " (all at once: check the network of the coordinator)");
+  }
+  JobEvent event = context_.NewEvent(id);
+  WorkerSilent* silent = event.mutable_worker_silent();
+  silent->set_attempt(job->attempt);
+  silent->set_worker(first->id.str());
+  silent->set_step(job->step);
+  silent->set_reason(
+      absl::StrCat(who, ": ", first->reason, "; ", then, " after ", context_.options.lost_ms, " ms"));
+  context_.Record(std::move(event));
 }
 
 void WorkerMachine::Lose(Worker* worker, const std::string& why) {
@@ -287,6 +322,7 @@ void WorkerMachine::OnTick() {
   const CoordinatorOptions& options = context_.options;
   context_.cut_links.OnTick(context_.now_ns);
   std::vector<WorkerId> lost, forgotten;
+  std::vector<Worker*> silent;
   for (auto& [id, worker] : context_.workers) {
     const int64_t silent_ns = context_.now_ns - worker.last_message_ns;
     if (worker.state == WorkerState::kLost) {
@@ -294,9 +330,10 @@ void WorkerMachine::OnTick() {
     } else if (silent_ns >= options.lost_ms * kNsPerMs) {
       lost.push_back(id);
     } else if (silent_ns >= options.suspect_ms * kNsPerMs && worker.state == WorkerState::kAlive) {
-      Doubt(&worker, HowSilent(worker, silent_ns));
+      silent.push_back(&worker);
     }
   }
+  Doubt(silent);
   for (const WorkerId& id : lost) {
     Worker& worker = context_.workers.at(id);
     Lose(&worker, HowSilent(worker, context_.now_ns - worker.last_message_ns));

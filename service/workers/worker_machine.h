@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "service/attempts/attempt_machine.h"
 #include "service/state/context.h"
@@ -36,7 +37,8 @@ class WorkerMachine {
   std::string WhenIdIsFree(const Worker* worker) const;
   void OnHeartbeat(const WorkerId& worker, const Heartbeat& message);
   void OnLeaving(Worker* worker);
-  void Doubt(Worker* worker, const std::string& why);
+  void Doubt(const std::vector<Worker*>& workers);
+  void RecordSilence(const JobId& id, const std::vector<const Worker*>& workers);
   void Lose(Worker* worker, const std::string& why);
 
   // A process that tried to register under the id of a connected worker.

@@ -248,6 +248,9 @@ TEST_F(TickWork, TimesOfALargeJob) {
   time("the launch", [&] { cluster.Built(); });
   time("all are ready", for_all([&](int64_t connection) { cluster.Ready(connection, job); }));
   time("a heartbeat of each", for_all([&](int64_t connection) { cluster.Beat(connection, job, 7); }));
+  cluster.Advance(service::CoordinatorOptions().suspect_ms - 100);
+  time("all are silent", [&] { cluster.Advance(100); });
+  time("a heartbeat of each", for_all([&](int64_t connection) { cluster.Beat(connection, job, 8); }));
   time("a checkpoint", for_all([&](int64_t connection) { cluster.Shard(connection, job, 10); }));
   cluster.IndexStored();
   time("the last checkpoint", for_all([&](int64_t connection) { cluster.Shard(connection, job, 1000); }));
