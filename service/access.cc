@@ -3,13 +3,17 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/network.h"
 #include "base/peer_user.h"
 #include "base/secret.h"
 
@@ -23,29 +27,55 @@ namespace {
 
 // How often the tokens of open streams are checked. Their files are read at most once per second.
 constexpr std::chrono::milliseconds kWatchPeriod{250};
+constexpr size_t kMaxUserBytes = 1 << 20;  // The limit on an entry of the database of users.
 
-// "root (uid 0)", or "uid 1000" for a user without a name.
-std::string ActorOfUser(uid_t user) {
-  const std::string id = absl::StrCat("uid ", user);
-  char buffer[4096];
-  passwd entry;
-  passwd* found = nullptr;
-  const int error = getpwuid_r(user, &entry, buffer, sizeof buffer, &found);
-  return error == 0 && found != nullptr ? absl::StrCat(found->pw_name, " (", id, ")") : id;
+// The name that this machine knows for the user, or "".
+std::string NameOfUser(uid_t user) {
+  for (size_t size = 4096; size <= kMaxUserBytes; size *= 4) {  // An entry of a directory service may be large.
+    std::vector<char> buffer(size);
+    passwd entry;
+    passwd* found = nullptr;
+    const int error = getpwuid_r(user, &entry, buffer.data(), buffer.size(), &found);
+    if (error != ERANGE) return error == 0 && found != nullptr ? found->pw_name : "";
+  }
+  return "";
 }
 
 }  // namespace
 
-// Names are looked up once, because a look-up can block.
 AccessControl::AccessControl(Options options) : options_(std::move(options)) {
-  for (const uid_t user : {uid_t{0}, geteuid()}) actors_.emplace(user, ActorOfUser(user));
+  for (const uid_t user : {uid_t{0}, geteuid()}) names_.emplace(user, NameOfUser(user));
+}
+
+std::string AccessControl::ActorOf(uid_t user, absl::string_view how) const {
+  const std::string id = absl::StrCat("uid ", user);
+  std::optional<std::string> name;
+  {
+    const std::lock_guard lock(names_mutex_);
+    if (const auto known = names_.find(user); known != names_.end()) name = known->second;
+  }
+  if (!name.has_value()) {  // Names are looked up once, and without the lock, because a look-up can block.
+    name = NameOfUser(user);
+    const std::lock_guard lock(names_mutex_);
+    names_.emplace(user, *name);
+  }
+  if (name->empty()) return how.empty() ? id : absl::StrCat(id, " (", how, ")");
+  return absl::StrCat(*name, " (", id, how.empty() ? "" : ", ", how, ")");
+}
+
+// On loopback, the kernel knows the user. This is only a name: the token alone decides what the caller may do.
+std::string AccessControl::ActorOfSharedToken(const std::string& peer) const {
+  const absl::StatusOr<uid_t> user = IsOffLoopback(options_.address)
+                                         ? absl::NotFoundError("the client may be on another machine")
+                                         : UserOfClient(peer, options_.address);
+  return user.ok() ? ActorOf(*user, "shared token") : "shared token";
 }
 
 absl::StatusOr<Caller> AccessControl::Identify(const std::string& peer, const std::vector<std::string>& bearers) const {
   const bool needs_token = !options_.shared_token.empty() || options_.tokens != nullptr;
   if (!needs_token) {
     XLAD_ASSIGN_OR_RETURN(const uid_t user, FindSameUser(peer, options_.address));
-    return Caller{.role = Role::kOwner, .actor = actors_.at(user)};
+    return Caller{.role = Role::kOwner, .actor = ActorOf(user)};
   }
   absl::Status refused = absl::UnauthenticatedError(
       options_.tokens == nullptr
@@ -53,7 +83,7 @@ absl::StatusOr<Caller> AccessControl::Identify(const std::string& peer, const st
           : "found no token, expected the token of a join file (--join FILE, from `xlad token`)");
   for (const std::string& bearer : bearers) {
     if (!options_.shared_token.empty() && SameSecret(bearer, options_.shared_token)) {
-      return Caller{.role = Role::kOwner, .actor = "shared token"};
+      return Caller{.role = Role::kOwner, .actor = ActorOfSharedToken(peer)};
     }
     if (options_.tokens == nullptr) continue;
     absl::StatusOr<Caller> caller = options_.tokens->Find(bearer);

@@ -68,7 +68,8 @@ class AccessControl {
   // neither a shared token nor a token store, the tokens are ignored. The owner is then any caller on loopback whose
   // process runs as root or as the coordinator's user. Returns Unauthenticated or PermissionDenied, with the reason, if
   // the caller cannot be identified. This is the only place where a caller gets its name for the log (Caller::actor):
-  // "alice (token 1a2b3c4d)", "root (uid 0)" or "shared token".
+  // "alice (token 1a2b3c4d)", "root (uid 0)", "uid 1000" for a user without a name on this machine, "alice (uid 1000,
+  // shared token)" on loopback, or otherwise "shared token".
   absl::StatusOr<security::Caller> Identify(const std::string& peer, const std::vector<std::string>& bearers) const;
   // Unauthenticated, with the reason, if the caller's token was revoked or has expired since Identify.
   absl::Status Check(const security::Caller& caller) const;
@@ -79,11 +80,15 @@ class AccessControl {
 
  private:
   absl::Status CheckToken(const std::string& token_id) const;
+  // The name for the log of a user of this machine, who is identified by `how` if it is not empty.
+  std::string ActorOf(uid_t user, absl::string_view how = "") const;
+  std::string ActorOfSharedToken(const std::string& peer) const;
   void Run();
   void RefuseInvalid();
 
   const Options options_;
-  std::map<uid_t, std::string> actors_;  // The users of this machine who may call, by id.
+  mutable std::mutex names_mutex_;
+  mutable std::map<uid_t, std::string> names_;  // The names of users of this machine; "" for those without one.
   std::mutex mutex_;  // Guards all following members.
   std::condition_variable ending_changed_;
   bool ending_ = false;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <pwd.h>
 #include <unistd.h>
 
 #include "base/file_system.h"
@@ -114,34 +115,50 @@ TEST(Actors, AreMissingInOldLogs) {
   EXPECT_THAT(cluster.coordinator().Why(JobId(job))->text(), Not(HasSubstr("It was submitted by")));
 }
 
-// On loopback without tokens, the actor is the user who owns the client's connection.
+// On loopback, the actor is the user who owns the client's connection, also if the client has the shared token.
 TEST(Actors, OnLoopbackAreUsersOfTheMachine) {
-  const TestFolder folder;
-  DaemonOptions options;
-  options.listen = "127.0.0.1:0";
-  options.data_folder = JoinPath(folder.path(), "data");
-  options.program_path = "/bin/false";
-  const auto daemon = CoordinatorDaemon::Start(options);
-  ASSERT_TRUE(daemon.ok()) << daemon.status();
-  const auto stub = Coordinator::NewStub(*MakeChannel({(*daemon)->Address(), "", ""}));
-  OpenSessionRequest open;
-  open.set_client_key("session");
-  open.add_mesh()->set_size(1);
-  OpenSessionResponse session;
-  grpc::ClientContext opening, reading, listing;
-  ASSERT_TRUE(stub->OpenSession(&opening, open, &session).ok());
-  JobLogRequest request;
-  request.set_job_id(session.session_id());
-  JobLogResponse log;
-  ASSERT_TRUE(stub->JobLog(&reading, request, &log).ok());
-  ASSERT_GE(log.events_size(), 1);
-  const std::string actor = log.events(0).actor();
-  EXPECT_THAT(actor, HasSubstr(absl::StrCat("uid ", geteuid())));
-  EXPECT_THAT(log.events(0).text(), EndsWith(absl::StrCat(" by ", actor)));
-  ListJobsResponse jobs;
-  ASSERT_TRUE(stub->ListJobs(&listing, {}, &jobs).ok());
-  ASSERT_EQ(jobs.jobs_size(), 1);
-  EXPECT_EQ(jobs.jobs(0).owner(), actor.substr(0, actor.find(" (")));
+  const passwd* const entry = getpwuid(geteuid());
+  const std::string id = absl::StrCat("uid ", geteuid()), name = entry == nullptr ? "" : entry->pw_name;
+  const std::string owner = name.empty() ? id : name;
+  for (const bool has_token : {false, true}) {
+    const TestFolder folder;
+    DaemonOptions options;
+    options.listen = "127.0.0.1:0";
+    options.data_folder = JoinPath(folder.path(), "data");
+    options.program_path = "/bin/false";
+    if (has_token) {
+      options.token_file = JoinPath(folder.path(), "token");
+      ASSERT_TRUE(RealFileSystem().WriteAtomically(options.token_file, "a shared secret\n").ok());
+    }
+    const auto daemon = CoordinatorDaemon::Start(options);
+    ASSERT_TRUE(daemon.ok()) << daemon.status();
+    const auto channel = MakeChannel({(*daemon)->Address(), "", options.token_file});
+    ASSERT_TRUE(channel.ok()) << channel.status();
+    const auto stub = Coordinator::NewStub(*channel);
+    OpenSessionRequest open;
+    open.set_client_key("session");
+    open.add_mesh()->set_size(1);
+    OpenSessionResponse session;
+    grpc::ClientContext opening, reading, listing;
+    for (grpc::ClientContext* context : {&opening, &reading, &listing}) {
+      PrepareCall(context, has_token ? "a shared secret" : "", /*timeout_ms=*/600'000);
+    }
+    ASSERT_TRUE(stub->OpenSession(&opening, open, &session).ok());
+    JobLogRequest request;
+    request.set_job_id(session.session_id());
+    JobLogResponse log;
+    ASSERT_TRUE(stub->JobLog(&reading, request, &log).ok());
+    ASSERT_GE(log.events_size(), 1);
+    const std::string how = has_token ? "shared token" : "";
+    const std::string actor = name.empty() ? absl::StrCat(id, how.empty() ? "" : absl::StrCat(" (", how, ")"))
+                                           : absl::StrCat(name, " (", id, how.empty() ? "" : ", ", how, ")");
+    EXPECT_EQ(log.events(0).actor(), actor);
+    EXPECT_THAT(log.events(0).text(), EndsWith(absl::StrCat(" by ", actor)));
+    ListJobsResponse jobs;
+    ASSERT_TRUE(stub->ListJobs(&listing, {}, &jobs).ok());
+    ASSERT_EQ(jobs.jobs_size(), 1);
+    EXPECT_EQ(jobs.jobs(0).owner(), owner);
+  }
 }
 
 }  // namespace
