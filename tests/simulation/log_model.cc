@@ -218,9 +218,16 @@ void LogModel::CheckPolicy(const JobEvent& event, const Job& job) {
 // devices of these workers than exist.
 void LogModel::CheckDevices(const JobEvent& event, const Job& job) {
   std::map<std::pair<std::string, uint64_t>, int64_t> used;  // The number of used devices, by worker and incarnation.
+  std::set<std::pair<std::string, uint64_t>> workers;        // Those of the job.
+  for (const Peer& peer : job.placed.peers()) workers.emplace(peer.worker_id(), peer.incarnation());
   for (const auto& [id, other] : jobs_) {
     if (!other.running) continue;
-    for (const Peer& peer : other.placed.peers()) used[{peer.worker_id(), peer.incarnation()}] += peer.devices_size();
+    const bool may_share = share_workers_ || service::OwnerOfKey(other.key) == service::OwnerOfKey(job.key);
+    for (const Peer& peer : other.placed.peers()) {
+      used[{peer.worker_id(), peer.incarnation()}] += peer.devices_size();
+      Expect(may_share || !workers.contains({peer.worker_id(), peer.incarnation()}), event,
+             absl::StrCat("placed on worker ", peer.worker_id(), ", which runs ", other.key));
+    }
   }
   std::set<int32_t> devices;
   for (const Peer& peer : job.placed.peers()) {

@@ -35,9 +35,12 @@ struct StoredIndex {
 class LogModel {
  public:
   // `is_well` says whether a worker has run without faults for so long that it cannot count as lost.
-  LogModel(const std::map<std::string, StoredIndex>* indexes, int devices_each,
+  LogModel(const std::map<std::string, StoredIndex>* indexes, int devices_each, bool share_workers,
            std::function<bool(const std::string&)> is_well)
-      : indexes_(indexes), devices_each_(devices_each), is_well_(std::move(is_well)) {}
+      : indexes_(indexes),
+        devices_each_(devices_each),
+        share_workers_(share_workers),
+        is_well_(std::move(is_well)) {}
 
   // Must be called for each record, in order, when it becomes durable, and again from the first one after the log was
   // reopened.
@@ -93,6 +96,7 @@ class LogModel {
 
   const std::map<std::string, StoredIndex>* const indexes_;
   const int devices_each_;
+  const bool share_workers_;  // Whether jobs of different owners may be on one worker.
   const std::function<bool(const std::string&)> is_well_;
   std::map<std::string, Job> jobs_;
   std::set<std::string> drained_;                    // Ids of workers.

@@ -101,6 +101,8 @@ MUTANTS = [
      "  if (std::ssize(attempt.present) < job->placed.peers_size()) return;", ""),
     ("attempts that have ended are not aborted on workers", "service/attempts/attempt_machine.cc",
      "    return context_.Send(worker, AbortMessage(AttemptOf(task), \"this attempt has ended\"));", "    return;"),
+    ("jobs of different owners share a worker", "service/jobs/schedule.cc",
+     "  return !context_.options.share_workers && context_.RunsOthersOn(id, job.owner);", "  return false;"),
     ("devices are used twice", "service/state/context.cc",
      "  if (worker->jobs.insert(job.id).second) CountUsed(peer, 1, worker);", "  worker->jobs.insert(job.id);"),
     ("drained workers take work", "service/state/context.cc",

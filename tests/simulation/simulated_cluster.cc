@@ -41,6 +41,7 @@ class SimulatedCluster::SimulatedTask final : public worker::Task {
   void CheckpointIsCommitted(int64_t step) override { committed_step = step; }
   void Abort(const collectives::Failure&) override { gang_->over = true; }
   int64_t finished_steps() const override { return gang_->finished; }
+  worker::TaskKey key() const { return {gang_->launch.job_id(), gang_->launch.attempt()}; }
 
   int64_t lease = -1;
   int64_t stop_at = -1;
@@ -134,22 +135,42 @@ void SimulatedCluster::StartWorker(int w) {
   options.identity.set_pid(1000 + w);
   options.identity.set_devices(devices_each_);
   options.identity.set_protocol(kProtocol);
-  process.core = std::make_unique<worker::WorkerCore>(options, [this, w](const LaunchTask& launch) {
-    std::shared_ptr<Gang>& gang = gangs_[{launch.job_id(), launch.attempt()}];
-    if (gang == nullptr) gang = std::make_shared<Gang>();
-    gang->launch = launch;
-    gang->finished = launch.first_step();
-    gang->ready_ns = clock_.NowNs() + 100 * kNsPerMs;
-    // The worker is handling an event, so this event is handled next.
-    const auto emit = [this, w, incarnation = workers_[w].incarnation](worker::Event event) {
-      Later(0, 0, [this, w, incarnation, event = std::move(event)] {
-        if (workers_[w].incarnation == incarnation) HandleOf(w, event);
-      });
-    };
-    return std::make_unique<SimulatedTask>(w, gang, emit);
-  });
+  options.tasks_have_processes = true;
+  process.core = std::make_unique<worker::WorkerCore>(
+      options, [this, w](const LaunchTask& launch) { return StartTask(w, launch); });
   process.connect_at_ns = clock_.NowNs() + static_cast<int64_t>(random_->Below(200)) * kNsPerMs;
   Note(absl::StrCat("worker ", w, " starts"));
+}
+
+std::unique_ptr<worker::Task> SimulatedCluster::StartTask(int w, const LaunchTask& launch) {
+  for (const auto& [key, owner] : workers_[w].processes) overlaps_ += owner != launch.owner() ? 1 : 0;
+  workers_[w].processes[{launch.job_id(), launch.attempt()}] = launch.owner();
+  std::shared_ptr<Gang>& gang = gangs_[{launch.job_id(), launch.attempt()}];
+  if (gang == nullptr) gang = std::make_shared<Gang>();
+  gang->launch = launch;
+  gang->finished = launch.first_step();
+  gang->ready_ns = clock_.NowNs() + 100 * kNsPerMs;
+  // The worker is handling an event, so this event is handled next.
+  const auto emit = [this, w, incarnation = workers_[w].incarnation](worker::Event event) {
+    Later(0, 0, [this, w, incarnation, event = std::move(event)] {
+      if (workers_[w].incarnation == incarnation) HandleOf(w, event);
+    });
+  };
+  return std::make_unique<SimulatedTask>(w, gang, emit);
+}
+
+void SimulatedCluster::EndProcess(int w, const worker::TaskKey& key) {
+  Later(0, static_cast<int64_t>(random_->Below(500)), [this, w, key, incarnation = workers_[w].incarnation] {
+    WorkerProcess& process = workers_[w];
+    if (process.incarnation != incarnation || process.core == nullptr) return;
+    const std::string owner = process.processes[key];
+    process.processes.erase(key);
+    const std::map<worker::TaskKey, std::string> before = process.processes;
+    HandleOf(w, worker::TaskHasExited{key, {}});
+    for (const auto& [started, other] : process.processes) {
+      if (!before.contains(started) && other != owner) ++handovers_;
+    }
+  });
 }
 
 void SimulatedCluster::KillWorker(int w) {
@@ -211,6 +232,8 @@ void SimulatedCluster::PerformOf(int w, worker::Actions actions) {
       });
     } else if (std::holds_alternative<worker::Exit>(action)) {
       process.drained = true;
+    } else if (const auto* drop = std::get_if<worker::DropTask>(&action)) {
+      EndProcess(w, static_cast<SimulatedTask*>(drop->task.get())->key());
     }
   }
 }

@@ -62,6 +62,10 @@ class SimulatedCluster {
   bool worker_is_up(int w) const { return workers_[w].core != nullptr; }
 
   const service::MemoryJobStore& store() const { return store_; }
+  // How often a task started on a worker while the process of a task of another owner still existed there.
+  int64_t overlaps() const { return overlaps_; }
+  // How often a task waited for the end of such a process.
+  int64_t handovers() const { return handovers_; }
   // A hash of the messages of the workers, of the starts of processes and of their faults; equal for equal seeds.
   uint64_t trace_hash() const { return trace_hash_; }
 
@@ -74,6 +78,8 @@ class SimulatedCluster {
     int64_t connection = 0;  // 0 if the worker is not connected.
     int64_t connect_at_ns = 0;
     bool drained = false;
+    // The owners of the tasks whose processes exist. A process ends some time after its task was dropped.
+    std::map<worker::TaskKey, std::string> processes;
   };
   struct Message {
     int64_t due_ns;
@@ -93,6 +99,8 @@ class SimulatedCluster {
   void Perform(const service::Actions& actions);
   void PerformOf(int w, worker::Actions actions);
   void HandleOf(int w, worker::Event event);
+  std::unique_ptr<worker::Task> StartTask(int w, const LaunchTask& launch);
+  void EndProcess(int w, const worker::TaskKey& key);
   void StepGangs();
   void LeaveGangs(int w, const std::string& why);
 
@@ -111,6 +119,7 @@ class SimulatedCluster {
   std::deque<Message> messages_;                                            // Events by due time.
   std::map<std::pair<std::string, int64_t>, std::shared_ptr<Gang>> gangs_;  // Gangs by job and attempt.
   uint64_t trace_hash_ = 0;
+  int64_t overlaps_ = 0, handovers_ = 0;
 };
 
 }  // namespace xlad::simulation

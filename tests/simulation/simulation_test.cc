@@ -54,16 +54,31 @@ void ExpectWholeMetrics(const SimulatedCluster& cluster, const Submitted& job) {
   for (size_t step = 0; step < seen.size(); ++step) EXPECT_TRUE(seen[step]) << job.id << " step " << step;
 }
 
-uint64_t RunSeed(uint64_t seed) {
+// No worker has running attempts of jobs of two owners.
+void ExpectOwnersApart(SimulatedCluster* cluster) {
+  if (cluster->coordinator() == nullptr) return;
+  std::map<std::string, std::string> owners;  // By worker.
+  for (const service::Job* job : cluster->coordinator()->context().jobs.Open()) {
+    if (!job->attempt_running) continue;
+    for (const Peer& peer : job->placed.peers()) {
+      EXPECT_EQ(owners.emplace(peer.worker_id(), job->owner).first->second, job->owner) << peer.worker_id();
+    }
+  }
+}
+
+// In odd seeds, the jobs belong to three owners. Adds to `handovers` how often a task waited for another owner's
+// process.
+uint64_t RunSeed(uint64_t seed, int64_t* handovers = nullptr) {
   const auto random = SeededRandom(seed * 977 + 5);
   SimulatedCluster cluster(seed, kWorkers, 2);
   std::vector<Submitted> jobs;
   for (int round = 0; round < 12; ++round) {
-    const std::string key = absl::StrCat("job", round);
+    const std::string key = absl::StrCat(seed % 2 == 1 ? absl::StrCat("@user", round % 3, "/") : "", "job", round);
     const int64_t steps = random->Below(400);
     const std::string id = cluster.Submit(key, 1 + static_cast<int64_t>(random->Below(6)), steps, 1000);
     if (!id.empty()) jobs.push_back({id, key, steps});
     Misfortune(&cluster, random.get());
+    ExpectOwnersApart(&cluster);
   }
   cluster.FailNextAppends(0);
   if (!cluster.coordinator_is_up()) cluster.StartCoordinator();
@@ -85,6 +100,8 @@ uint64_t RunSeed(uint64_t seed) {
     EXPECT_EQ(JobState_Name(status.state()), "SUCCEEDED") << job.id << ": " << status.reason();
     ExpectWholeMetrics(cluster, job);
   }
+  EXPECT_EQ(cluster.overlaps(), 0);
+  if (handovers != nullptr) *handovers += cluster.handovers();
   return cluster.trace_hash();
 }
 
@@ -93,11 +110,13 @@ TEST(Simulation, AcceptedJobsSurviveEverything) {
   const char* many = std::getenv("XLAD_SIMULATION_SEEDS");
   const uint64_t first = one == nullptr ? 0 : std::strtoull(one, nullptr, 10);
   const uint64_t count = one != nullptr ? 1 : many == nullptr ? 40 : std::strtoull(many, nullptr, 10);
+  int64_t handovers = 0;
   for (uint64_t seed = first; seed < first + count; ++seed) {
     SCOPED_TRACE(absl::StrCat("replay with XLAD_SIMULATION_SEED=", seed));
-    RunSeed(seed);
+    RunSeed(seed, &handovers);
     if (testing::Test::HasFailure()) return;
   }
+  if (count >= 10) EXPECT_GT(handovers, static_cast<int64_t>(count) / 4);
 }
 
 // Under any faults, a session ends after its client has disconnected, and jobs then get its devices.

@@ -1,6 +1,7 @@
 #include "tests/simulation/storm.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 
@@ -38,6 +39,9 @@ uint64_t SomeFaults(const StormOptions& options) {
   return (random->Next() | random->Next()) & kAll;
 }
 
+// Whether jobs of different owners may be on one worker: in every fifth storm.
+bool SharesWorkers(const StormOptions& options) { return options.seed % 5 == 0; }
+
 }  // namespace
 
 Storm::Storm(const StormOptions& options)
@@ -50,10 +54,13 @@ Storm::Storm(const StormOptions& options)
       coordinator_random_(SeededRandom(options.seed + 1)),
       disk_(options.seed + 2),
       sqlite_(&disk_),
-      model_(&indexes_, options.devices_each, [this](const std::string& worker) { return workers_->IsWell(worker); }),
+      owners_(static_cast<int>(std::array{0, 2, 3}[options.seed / kStormKinds % 3])),
+      model_(&indexes_, options.devices_each, SharesWorkers(options),
+             [this](const std::string& worker) { return workers_->IsWell(worker); }),
       workers_(std::make_unique<StormWorkers>(this, options.workers, options.devices_each)),
       clients_(std::make_unique<StormClients>(this, options.jobs, options.max_devices)) {
   if (random_->Below(2) == 0) coordinator_options_.lease_steps = kShortLeaseSteps;
+  coordinator_options_.share_workers = SharesWorkers(options);
 }
 
 Storm::~Storm() = default;

@@ -117,6 +117,7 @@ class Storm {
   void KeepQuiet(int64_t ms);
   bool Has(StormFault fault) const { return (faults_ >> static_cast<int>(fault) & 1) != 0; }
   StormKind kind() const { return kind_; }
+  int owners() const { return owners_; }
 
  private:
   void StartCoordinator();
@@ -146,6 +147,7 @@ class Storm {
   SimulatedDisk disk_;
   const SqliteOnDisk sqlite_;
   std::map<std::string, StoredIndex> indexes_;  // Stored indexes by URI.
+  const int owners_;  // The number of owners of the jobs; 0 if users are not known.
   LogModel model_;
   std::unique_ptr<service::GroupCommit> commit_;  // Null while no process runs.
   int64_t process_ = 0;                           // The number of coordinator processes so far.

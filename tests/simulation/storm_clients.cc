@@ -69,7 +69,8 @@ StormClients::~StormClients() = default;
 void StormClients::AddClient(int number) {
   Random& random = storm_->random();
   auto client = std::make_unique<Client>();
-  client->key = absl::StrCat("job", number);
+  const int owners = storm_->owners();
+  client->key = absl::StrCat(owners == 0 ? "" : absl::StrCat("@user", number % owners, "/"), "job", number);
   client->request.set_client_key(client->key);
   JobSpec* spec = client->request.mutable_spec();
   spec->set_name(client->key);
@@ -331,15 +332,24 @@ void StormClients::CheckProgress(const service::Job& job, bool is_free) {
 // Checks that a job for which enough devices are free does not wait, unless its policy or an older job requires that.
 void StormClients::CheckIdleDevices() {
   const auto& context = storm_->core()->context();
-  int64_t free = 0;
-  for (const service::WorkerDevices& offer : context.Offers(/*only_free=*/true)) free += offer.devices;
-  const service::Job* blocking = context.blocking.empty() ? nullptr : context.jobs.Find(context.blocking);
+  int64_t first = INT64_MAX;  // The oldest job that waits for other jobs. Later jobs may have to wait behind it.
+  const auto note = [&](const JobId& id) {
+    if (const service::Job* job = context.jobs.Find(id); job != nullptr) first = std::min(first, job->number);
+  };
+  note(context.blocking);
+  for (const auto& [owner, id] : context.waiting) note(id);
+  const std::vector<service::WorkerDevices> offers = context.Offers(/*only_free=*/true);
   for (const service::Job* job : context.jobs.Open()) {
+    int64_t free = 0;
+    for (const service::WorkerDevices& offer : offers) {
+      const bool may_have = context.options.share_workers ||
+                            !context.RunsOthersOn(WorkerId(offer.registration->worker_id()), job->owner);
+      if (may_have) free += offer.devices;
+    }
     const int64_t pause_ms = service::RetryPauseMs(context.options, *job);
     const bool pauses = job->failed_ns >= 0 && context.now_ns < job->failed_ns + pause_ms * kNsPerMs;
     const bool wants_its_workers = job->spec.on_loss() == JobSpec::WAIT && !job->lost_worker.empty();
-    const bool may_wait = job->attempt_running || pauses || wants_its_workers ||
-                          (blocking != nullptr && blocking->number < job->number) ||
+    const bool may_wait = job->attempt_running || pauses || wants_its_workers || first < job->number ||
                           service::DeviceCount(job->mesh) > free;
     const int64_t since_ns = idle_since_ns_.emplace(job->id.str(), storm_->NowNs()).first->second;
     if (!may_wait && storm_->NowNs() - since_ns > kMaxIdleMs * kNsPerMs) {
@@ -398,7 +408,7 @@ bool StormClients::HasSettled(const Client& client) const {
   // A job may wait for a worker that never comes back if its policy is --on-loss wait.
   const auto status = storm_->core()->jobs().Status(JobId(client.job_id));
   return client.request.spec().on_loss() == JobSpec::WAIT && status.ok() && status->state() == PENDING &&
-         absl::StrContains(status->reason(), "(--on-loss wait)") && storm_->HasLostWorkers();
+         absl::EndsWith(status->reason(), "(--on-loss wait)") && storm_->HasLostWorkers();
 }
 
 bool StormClients::AllEnded() const {

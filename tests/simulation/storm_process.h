@@ -69,6 +69,7 @@ struct StormWorkers::Process {
   bool leaving = false;
   int64_t term = 0;
   std::map<TaskKey, Task> tasks;
+  std::map<TaskKey, LaunchTask> waiting;  // The launches that wait for the ends of tasks of other owners.
   std::deque<WorkerMessage> held_up;  // The messages that a cut holds back, in order.
   std::deque<CoordinatorMessage> held_down;
   int64_t last_up_ns = 0, last_down_ns = 0;  // The arrival times of the last messages, so that messages stay in order.

@@ -61,6 +61,7 @@ void StormWorkers::Kill(Process* process) {
   storm_->Note(absl::StrCat(process->id, " dies"));
   process->up = false;
   Disconnect(process);
+  process->waiting.clear();
   while (!process->tasks.empty()) Drop(process, process->tasks.begin()->first);
 }
 
@@ -181,7 +182,9 @@ void StormWorkers::Handle(Process* process, const CoordinatorMessage& message) {
   process->term = message.term();
   const auto drop = [&](const auto& named) {
     const TaskKey key{named.job_id(), named.attempt()};
+    process->waiting.erase(key);
     if (Find(process, key, named.generation()) != nullptr) Drop(process, key);
+    StartWaiting(process);
   };
   const auto lease = [&](const auto& named) {
     Task* task = Find(process, {named.job_id(), named.attempt()}, named.generation());
@@ -253,9 +256,23 @@ StormWorkers::Task* StormWorkers::Find(Process* process, const TaskKey& key, int
   return &found->second;
 }
 
+bool StormWorkers::RunsOthers(const Process& process, const LaunchTask& launch) {
+  return launch.has_owner() && std::any_of(process.tasks.begin(), process.tasks.end(), [&](const auto& task) {
+    return task.second.launch.owner() != launch.owner();
+  });
+}
+
+void StormWorkers::StartWaiting(Process* process) {
+  for (const auto& [key, launch] : std::exchange(process->waiting, {})) OnLaunch(process, launch);
+}
+
 void StormWorkers::OnLaunch(Process* process, const LaunchTask& launch) {
   const TaskKey key{launch.job_id(), launch.attempt()};
   if (process->tasks.contains(key)) return;
+  if (RunsOthers(*process, launch)) {
+    process->waiting[key] = launch;
+    return;
+  }
   if (!absl::EndsWith(launch.executable_digest(), " on " + MeshText(launch.spec().mesh()))) {
     storm_->Violate(absl::StrCat(launch.executable_digest(), " is launched on ", MeshText(launch.spec().mesh())));
   }

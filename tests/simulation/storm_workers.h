@@ -84,6 +84,8 @@ class StormWorkers {
   void OnCommitted(Process* process, const CheckpointIsCommitted& committed);
   void OnAcknowledge(Process* process, const Acknowledge& acknowledge);
   void OnReplaceCode(Process* process, const ReplaceCode& message);
+  static bool RunsOthers(const Process& process, const LaunchTask& launch);
+  void StartWaiting(Process* process);
   Task* Find(Process* process, const TaskKey& key, int64_t generation);
   void Drop(Process* process, const TaskKey& key);
   void Step(const TaskKey& key);
