@@ -126,26 +126,6 @@ TEST(Coordinator, SilentWorkerIsSuspectThenLost) {
   EXPECT_EQ(silences().size(), 1) << "one event for each worker of an attempt";
 }
 
-// If the coordinator's own link fails, all workers are silent at once.
-TEST(Coordinator, WorkersThatAreSilentTogetherHaveOneEventForEachJob) {
-  Cluster cluster;
-  for (int w = 3; w <= 40; ++w) cluster.Register(w, absl::StrCat("w", w));
-  const std::string job = cluster.Submit(60);
-  cluster.Built();
-  const int64_t peers = cluster.JobOf(job).placed.peers_size();
-  cluster.Advance(CoordinatorOptions().suspect_ms);
-  std::vector<std::string> texts;
-  for (const JobEvent& event : cluster.store.events) {
-    if (event.has_worker_silent()) texts.push_back(event.worker_silent().reason());
-  }
-  ASSERT_EQ(texts.size(), 1u);
-  EXPECT_THAT(texts[0], ::testing::AllOf(::testing::StartsWith("worker w"), HasSubstr(absl::StrCat(" and ", peers - 1, " other workers of the job are silent at step 0 "
-                                                     "(all at once: check the network of the coordinator): no "
-                                                     "heartbeat for 3000 ms; they are lost after 10000 ms"))));
-  const ListWorkersResponse list = cluster.coordinator().workers().List();
-  for (const auto& worker : list.workers()) EXPECT_EQ(worker.state(), "suspect");
-}
-
 TEST(Coordinator, APauseOfTheCoordinatorIsNotSilenceOfTheWorkers) {
   Cluster cluster;
   const std::string job = cluster.RunningJob(/*attempts=*/1);

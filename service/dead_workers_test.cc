@@ -1,4 +1,5 @@
-// How soon jobs continue without workers that have ended but do not count as lost yet.
+// How soon jobs continue without workers that have ended but do not count as lost yet, and what is recorded about
+// workers that are silent.
 #include "service/testing/cluster.h"
 
 namespace xlad::service {
@@ -100,6 +101,27 @@ TEST(DeadWorkers, AWorkerThatItsPeersHaveLostGetsNoAttemptUntilItSendsAMessage) 
   cluster.RunFor(100, {1, 2, 3, 4});
   EXPECT_EQ(cluster.Status(job).state(), STARTING) << "the coordinator has received a message from a";
   EXPECT_THAT(WorkersOf(cluster.JobOf(job)), ::testing::ElementsAre("a", "b"));
+}
+
+// If the coordinator's own link fails, all workers are silent at once.
+TEST(DeadWorkers, OfAJobThatAreSilentTogetherHaveOneEvent) {
+  Cluster cluster;
+  for (int w = 3; w <= 40; ++w) cluster.Register(w, absl::StrCat("w", w));
+  const std::string job = cluster.Submit(60);
+  cluster.Built();
+  const int64_t peers = cluster.JobOf(job).placed.peers_size();
+  cluster.Advance(CoordinatorOptions().suspect_ms);
+  std::vector<std::string> texts;
+  for (const JobEvent& event : cluster.store.events) {
+    if (event.has_worker_silent()) texts.push_back(event.worker_silent().reason());
+  }
+  ASSERT_EQ(texts.size(), 1u);
+  EXPECT_THAT(texts[0], ::testing::StartsWith("worker w"));
+  EXPECT_THAT(texts[0], HasSubstr(absl::StrCat(
+                            " and ", peers - 1, " other workers of the job are silent at step 0 (all at once: ",
+                            "check the network of the coordinator): no heartbeat for 3000 ms; they are lost after ")));
+  const ListWorkersResponse list = cluster.coordinator().workers().List();
+  for (const auto& worker : list.workers()) EXPECT_EQ(worker.state(), "suspect");
 }
 
 }  // namespace

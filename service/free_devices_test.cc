@@ -97,6 +97,12 @@ TEST(FreeDevices, TakesTheDevicesThatPlaceOnWorkersTakes) {
   }
 }
 
+// Null, or a choice of workers that are in use.
+FreeDevices::MayHave RandomInUse(std::mt19937_64* random) {
+  if ((*random)() % 2 == 0) return nullptr;
+  return [](const std::string& worker) { return worker < "w3"; };
+}
+
 // Calls TakeMix for random mixes. It assigns each mesh position once, and positions of earlier parts precede those of
 // later parts. It takes no more devices of an offer than are free. The result has one peer for each worker. It is empty
 // if there are too few devices.
@@ -134,10 +140,7 @@ TEST(FreeDevices, TakesMixes) {
     usable += std::min(cpus, most_cpus);
     EXPECT_EQ(devices.Count(parts), usable);
     const int64_t wanted = 1 + static_cast<int64_t>(random() % 12);
-    const FreeDevices::MayHave in_use = [](const std::string& worker) { return worker < "w3"; };
-    const bool is_packed = random() % 2 == 0;
-    const std::vector<Peer> peers =
-        devices.TakeMix(nullptr, wanted, parts, {wanted}, is_packed ? in_use : FreeDevices::MayHave());
+    const std::vector<Peer> peers = devices.TakeMix(nullptr, wanted, parts, {wanted}, RandomInUse(&random));
     ASSERT_EQ(peers.empty(), usable < wanted) << "round " << round;
     if (peers.empty()) continue;
     std::map<int32_t, std::string> digests;  // By mesh position.

@@ -36,7 +36,8 @@ TEST(WorkerIds, AnotherUserNeverGetsTheId) {
   cluster.Advance(CoordinatorOptions().lost_ms);
   ASSERT_EQ(cluster.coordinator().workers().List().workers(0).state(), "lost");
   EXPECT_THAT(RegisterAs(&cluster, "mallory", 5, "a", 5), HasSubstr(kRefusal)) << "lost";
-  EXPECT_THAT(RegisterAs(&cluster, "mallory", 5, "a", 5), ::testing::ContainsRegex("that worker is lost, so the id is free in (59[0-9]|60[01]) s"));
+  EXPECT_THAT(RegisterAs(&cluster, "mallory", 5, "a", 5),
+              ::testing::ContainsRegex("that worker is lost, so the id is free in (59[0-9]|60[01]) s"));
   EXPECT_EQ(RegisterAs(&cluster, "mallory", 6, "b", 6), "") << "another id";
   EXPECT_EQ(RegisterAs(&cluster, "wendy", 7, "a", 7), "");
   EXPECT_EQ(cluster.coordinator().workers().List().workers(0).state(), "alive");

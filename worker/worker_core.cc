@@ -261,9 +261,8 @@ void WorkerCore::OnLaunch(const LaunchTask& launch) {
 }
 
 bool WorkerCore::RunsOthers(const LaunchTask& launch) const {
-  if (!launch.has_owner()) return false;
   const auto is_other = [&](const std::optional<std::string>& owner) {
-    return owner.has_value() && *owner != launch.owner();
+    return launch.has_owner() && owner.has_value() && *owner != launch.owner();
   };
   return std::any_of(ending_.begin(), ending_.end(), [&](const auto& task) { return is_other(task.second.owner); }) ||
          std::any_of(tasks_.begin(), tasks_.end(), [&](const auto& task) {
