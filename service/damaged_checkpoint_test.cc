@@ -14,6 +14,7 @@ using ::testing::Not;
 
 class DamagedCheckpoint : public ::testing::Test {
  protected:
+  DamagedCheckpoint() { cluster_.hosts = {{"a", "host1"}, {"b", "host2"}}; }
   // A worker reports that it cannot read the state from which the attempt starts. Waits for the next attempt.
   void FailToRead(const std::string& job, const std::string& uri, int64_t connection = 1,
                   absl::StatusCode code = absl::StatusCode::kDataLoss) {
@@ -150,11 +151,11 @@ TEST_F(DamagedCheckpoint, OneWorkerReadsItFiveTimesWithPausesBetween) {
   Interrupt(job);
   cluster_.RunFor(100, {1, 2});
   const int64_t start_ns = cluster_.clock.NowNs();
-  for (int64_t i = 1; i <= kFindingsOfOneWorker; ++i) {
+  for (int64_t i = 1; i <= kFindingsOfOneHost; ++i) {
     ASSERT_EQ(StartUri(job), "xlad:20") << "finding " << i;
     const int64_t attempt = cluster_.JobOf(job).attempt;
     cluster_.Fail(1, job, 20, absl::DataLossError("state xlad:20: the first block"), "");
-    if (i == kFindingsOfOneWorker) break;
+    if (i == kFindingsOfOneHost) break;
     ASSERT_EQ(cluster_.JobOf(job).attempt, attempt) << "found no pause after finding " << i;
     for (const char* word : {"found checkpoint xlad:20 damaged", "it is read again"}) {
       EXPECT_THAT(Why(job), HasSubstr(word));
@@ -170,13 +171,42 @@ TEST_F(DamagedCheckpoint, OneWorkerReadsItFiveTimesWithPausesBetween) {
   EXPECT_GE(cluster_.clock.NowNs() - start_ns, 15 * kNsPerSecond);
 }
 
+// Both workers of a host may read a good checkpoint wrongly, because they have the same disk and memory.
+TEST_F(DamagedCheckpoint, TwoWorkersOfOneHostCountAsOne) {
+  cluster_.hosts.clear();
+  const std::string job = cluster_.RunningJob();
+  for (const int64_t step : {10, 20}) cluster_.CommitCheckpoint(job, step);
+  Interrupt(job);
+  for (int64_t i = 0; i < kFindingsOfOneHost; ++i) {
+    ASSERT_EQ(StartUri(job), "xlad:20") << "finding " << i;
+    FailToRead(job, "xlad:20", 1 + i % 2);
+  }
+  EXPECT_EQ(StartUri(job), "xlad:10");
+}
+
+// The findings of an old log have no worker and no host.
+TEST_F(DamagedCheckpoint, AFindingOfAnOldLogIsNotThatOfAnotherHost) {
+  const std::string job = cluster_.RunningJob();
+  for (const int64_t step : {10, 20}) cluster_.CommitCheckpoint(job, step);
+  Interrupt(job);
+  FailToRead(job, "xlad:20");
+  for (JobEvent& event : cluster_.store.events) {
+    if (event.has_attempt_ended()) event.mutable_attempt_ended()->clear_findings();
+  }
+  Recover(job);
+  FailToRead(job, "xlad:20");
+  EXPECT_EQ(StartUri(job), "xlad:20");
+  FailToRead(job, "xlad:20", /*connection=*/2);
+  EXPECT_EQ(StartUri(job), "xlad:10");
+}
+
 TEST_F(DamagedCheckpoint, AWorkerThatReadsItAfterATransientErrorKeepsIt) {
   const std::string job = cluster_.RunningJob();
   for (const int64_t step : {10, 20}) cluster_.CommitCheckpoint(job, step);
   for (int round = 0; round < 2; ++round) {
     Interrupt(job);
     cluster_.RunFor(1200, {1, 2});
-    for (int64_t i = 1; i < kFindingsOfOneWorker; ++i) FailToRead(job, "xlad:20");
+    for (int64_t i = 1; i < kFindingsOfOneHost; ++i) FailToRead(job, "xlad:20");
     cluster_.Start(job, {1, 2});  // Both workers have read the checkpoint.
     EXPECT_EQ(cluster_.JobOf(job).placed.checkpoint_uri(), "xlad:20");
   }

@@ -1,6 +1,8 @@
 #include "service/attempts/damaged_checkpoint.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
@@ -36,6 +38,14 @@ bool FindsDamage(const Job& job, const TaskFailed& message) {
          absl::StrContains(message.error(), storage::StateContext(uri) + ": ");
 }
 
+// Returns the host of the worker when the job was placed.
+std::string HostOf(const Job& job, const WorkerId& worker) {
+  for (const Peer& peer : job.placed.peers()) {
+    if (peer.worker_id() == worker.str()) return peer.host();
+  }
+  return "";
+}
+
 std::string DamageText(const Job& job) {
   return absl::StrCat("found in ", job.damaged_attempts, " attempts in a row: ",
                       absl::StrJoin(job.findings, "; ", [](std::string* out, const DamageFinding& finding) {
@@ -52,15 +62,20 @@ void NoteDamage(const Job& job, const WorkerId& worker, const TaskFailed& messag
   if (std::any_of(attempt->findings.begin(), attempt->findings.end(), is_known)) return;
   DamageFinding finding;
   finding.set_worker(worker.str());
+  finding.set_host(HostOf(job, worker));
   finding.set_what(absl::StrCat(Context::WorkerText(job, worker.str()), ": ", Shortened(message.error())));
   // The first failure of the attempt may be another one.
-  const bool is_first = absl::StrContains(attempt->failure, message.error());
+  const bool is_first = absl::StrContains(attempt->failure, Shortened(message.error()));
   if (!is_first) absl::StrAppend(&attempt->failure, "; ", finding.what());
   attempt->findings.push_back(std::move(finding));
 }
 
 bool IsConfirmedDamage(const Job& job) {
-  return job.damaged_attempts >= kFindingsOfOneWorker || (job.damaged_attempts >= 2 && job.findings.size() >= 2);
+  std::set<std::string> hosts;
+  for (const DamageFinding& finding : job.findings) {
+    if (!finding.host().empty()) hosts.insert(finding.host());
+  }
+  return job.damaged_attempts >= kFindingsOfOneHost || (job.damaged_attempts >= 2 && hosts.size() >= 2);
 }
 
 std::string DropDamaged(Context& context, Job* job) {

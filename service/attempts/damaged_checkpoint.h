@@ -7,9 +7,9 @@
 
 namespace xlad::service {
 
-// The number of attempts in a row in which a single worker must find a checkpoint damaged. With the pauses between them
-// (RetryPauseMs) the worker reads it for the last time at least 15 s after the first finding.
-inline constexpr int64_t kFindingsOfOneWorker = 5;
+// The number of attempts in a row in which the workers of a single host must find a checkpoint damaged. With the pauses
+// between them (RetryPauseMs) it is read for the last time at least 15 s after the first finding.
+inline constexpr int64_t kFindingsOfOneHost = 5;
 
 // Notes that the worker reports with this message that the checkpoint from which the job's starting attempt begins is
 // damaged, or that a part of it no longer exists. Does nothing for other failures, or if the place of the checkpoint
@@ -17,8 +17,8 @@ inline constexpr int64_t kFindingsOfOneWorker = 5;
 void NoteDamage(const Job& job, const WorkerId& worker, const TaskFailed& message, Attempt* attempt);
 
 // Whether the checkpoint that the latest attempt found damaged is to be dropped. At least two attempts in a row must
-// have found that, and different workers. The findings of one worker may be due to its disk, its memory or its path to
-// the files, so they count only after kFindingsOfOneWorker attempts.
+// have found that, on different hosts. The findings on one host may be due to its disk, its memory or its path to the
+// files, so they are enough only after kFindingsOfOneHost attempts.
 bool IsConfirmedDamage(const Job& job);
 
 // Drops the checkpoint that the latest attempts found damaged, so that the next attempt starts from the one before it:

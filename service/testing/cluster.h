@@ -111,7 +111,8 @@ class Cluster {
     RegisterWorker* registration = message.mutable_register_();
     registration->set_worker_id(id);
     registration->set_incarnation(incarnation);
-    registration->set_host("host");
+    const auto host = hosts.find(id);
+    registration->set_host(host == hosts.end() ? "host" : host->second);
     registration->set_pid(100 + connection);
     registration->set_devices(2);
     registration->set_protocol(protocol);
@@ -249,9 +250,10 @@ class Cluster {
     return count;
   }
 
-  int32_t protocol = kProtocol;  // The protocol of workers that register.
-  std::string user;             // The user of the tokens of workers that register.
-  bool replaces_code = false;   // Whether workers that register replace quickly compiled code.
+  int32_t protocol = kProtocol;              // The protocol of workers that register.
+  std::map<std::string, std::string> hosts;  // The hosts of workers that register, by worker; otherwise "host".
+  std::string user;                          // The user of the tokens of workers that register.
+  bool replaces_code = false;                // Whether workers that register replace quickly compiled code.
   ManualClock clock{1};
   MemoryJobStore store;
   bool keeps_sent = true;
