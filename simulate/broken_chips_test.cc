@@ -43,8 +43,8 @@ TEST(BrokenChips, ABoxMayContainTheLinkThatClosesARing) {
   EXPECT_THAT(Cut("v5e-4x16", {"32", "36"}).grid, ElementsAre(4, 14));
 }
 
-TEST(BrokenChips, ADimensionWithFewerChipsIsNoRing) {
-  // Dimensions of v4 are rings if their size is a multiple of 4, but four of eight chips are none.
+TEST(BrokenChips, ADimensionWithFewerChipsDoesNotWrapAround) {
+  // Dimensions of v4 are rings if their size is a multiple of 4, but four of eight chips are a line.
   const Slice slice = Cut("v4-1x1x8", {"0", "5"});
   EXPECT_THAT(slice.grid, ElementsAre(1, 1, 4));
   EXPECT_FALSE(slice.Wraps(2));

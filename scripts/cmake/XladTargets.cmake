@@ -72,7 +72,7 @@ function(xlad_tests name)
   target_precompile_headers(${name} REUSE_FROM xlad_test_pch)
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   # CUDA_VISIBLE_DEVICES would hide GPUs of the test double of NVIDIA's driver.
-  set_tests_properties(${name} PROPERTIES TIMEOUT 1800 ENVIRONMENT_MODIFICATION "CUDA_VISIBLE_DEVICES=unset:")
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT_MODIFICATION "CUDA_VISIBLE_DEVICES=unset:")
 endfunction()
 
 # xlad_benchmark(NAME SOURCES ... [DEPENDS ...]): a program of bench/. Unlike tests it is optimized: it would otherwise
