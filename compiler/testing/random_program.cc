@@ -9,6 +9,7 @@
 #include "compiler/testing/random_manual.h"
 #include "hlo/attribute_keys.h"
 #include "hlo/build/builder.h"
+#include "sharding/model/axes.h"
 #include "sharding/testing/random_sharding.h"
 
 namespace xlad::compiler {
@@ -94,6 +95,14 @@ std::string RandomAnnotation(const sharding::Mesh& mesh, int64_t ndim, Random* r
   for (sharding::DimensionSharding& dim : sharding.dims) {
     dim.closed = random->Below(2) == 0;
     if (priorities && !dim.axes.empty()) dim.priority = static_cast<int>(random->Below(3));
+  }
+  sharding::AxisList used;
+  for (const auto& dim : sharding.dims) used.insert(used.end(), dim.axes.begin(), dim.axes.end());
+  for (const sharding::AxisRef& axis : sharding::UnusedAxes(mesh, used)) {
+    if (axis.size == 1) continue;
+    const uint64_t kind = random->Below(8);
+    if (kind == 0) sharding.replicated.push_back(axis);
+    if (kind == 1) sharding.unreduced.push_back(axis);
   }
   return absl::StrCat("<@mesh, ", sharding::ToString(mesh, sharding), ">");
 }

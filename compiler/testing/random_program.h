@@ -26,8 +26,8 @@ struct RandomModule {
 RandomModule RandomLocalProgram(uint64_t seed, int instructions, int devices);
 
 // A program that a user could write for a mesh of up to eight devices. The sizes of its global shapes need not be
-// divisible by sizes of axes. Parameters, values and results have annotations with open and closed dimensions, sub-axes
-// and priorities. There are also propagation barriers.
+// divisible by sizes of axes. Parameters, values and results have annotations with open and closed dimensions,
+// sub-axes, replicated and unreduced axes, and priorities. There are also propagation barriers.
 struct RandomUserProgram {
   RandomModule program;
   sharding::Mesh mesh;
