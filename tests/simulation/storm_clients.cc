@@ -338,6 +338,9 @@ void StormClients::CheckIdleDevices() {
   };
   note(context.blocking);
   for (const auto& [owner, id] : context.waiting) note(id);
+  for (const service::Job* job : context.jobs.Open()) {  // A job for which its former workers are reserved.
+    if (job->state == PENDING && absl::StrContains(job->reason, "which are back")) note(job->id);
+  }
   const std::vector<service::WorkerDevices> offers = context.Offers(/*only_free=*/true);
   for (const service::Job* job : context.jobs.Open()) {
     int64_t free = 0;
