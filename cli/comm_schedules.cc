@@ -66,6 +66,7 @@ struct ScheduleCommandOptions : ScheduleOptions {
 struct CommSimulateOptions : ScheduleOptions {
   std::string topology;
   std::vector<std::string> broken_links;
+  std::vector<int> broken_chips;
 };
 
 // The collective with f32 elements, or u32 for operations on bits. `options.bytes` is the size as nccl-tests counts it:
@@ -252,6 +253,7 @@ absl::Status BreakLinks(const std::vector<std::string>& links, collectives::Netw
 
 absl::StatusOr<Json> SimulateToJson(CommSimulateOptions options) {
   XLAD_ASSIGN_OR_RETURN(collectives::Network network, WrongUsage(collectives::Network::Preset(options.topology)));
+  for (const int chip : options.broken_chips) XLAD_RETURN_IF_ERROR(WrongUsage(network.BreakChip(chip)));
   if (options.ranks == 0) options.ranks = network.ranks();
   XLAD_RETURN_IF_ERROR(WrongUsage(BreakLinks(options.broken_links, &network)));
   XLAD_ASSIGN_OR_RETURN(const CollectiveSpec spec, WrongUsage(SpecOf(options)));
@@ -263,7 +265,8 @@ absl::StatusOr<Json> SimulateToJson(CommSimulateOptions options) {
     // A ring algorithm with as many dimensions as the network gets the network's grid, and one channel for each
     // direction of each dimension.
     const int dimensions = static_cast<int>(network.grid().size());
-    const bool fits = plan.algorithm == absl::StrCat("ring_", dimensions, "d") && spec.ranks == network.ranks();
+    const bool fits = plan.algorithm == absl::StrCat("ring_", dimensions, "d") &&
+                      spec.ranks == network.ranks() && network.HasAllChips();
     if (fits && plan.grid.empty()) {
       plan.grid = network.grid();
       if (plan.channels == 1) plan.channels = 2 * dimensions;
@@ -378,6 +381,10 @@ void AddCommSchedules(CLI::App* comm, Action* action) {
   simulate->add_option("--topology", simulate_options->topology, "v5e-16x16, v4-4x4x8, switch-64, ...")->required();
   simulate->add_option("--broken-link", simulate_options->broken_links,
                        "A-B: the link between these two neighbors is broken; may be repeated");
+  simulate
+      ->add_option("--broken-chip", simulate_options->broken_chips,
+                   "this chip is broken, with its links, and the ranks are the others; may be repeated")
+      ->check(Between(0, (1 << 16) - 1));
   AddFormatFlag(simulate, &simulate_options->format);
   simulate->callback([=] { *action = [=] { return RunCommSimulate(*simulate_options); }; });
 }

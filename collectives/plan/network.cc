@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <numeric>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -32,17 +33,24 @@ void Network::Connect(int a, int b, double latency_us, double gigabytes_per_s) {
   }
 }
 
+void Network::AddChips(int chips) {
+  num_chips_ = chips;
+  chips_.resize(chips);
+  std::iota(chips_.begin(), chips_.end(), 0);
+}
+
 Network Network::Torus(const std::vector<TorusDimension>& dimensions, double launch_us) {
   Network network;
   network.launch_us_ = launch_us;
-  network.ranks_ = 1;
+  int chips = 1;
   for (const TorusDimension& dimension : dimensions) {
-    network.ranks_ *= dimension.size;
+    chips *= dimension.size;
     network.grid_.push_back(dimension.size);
     network.wraps_.push_back(dimension.wraps);
   }
-  network.links_of_.resize(network.ranks_);
-  for (int rank = 0; rank < network.ranks_; ++rank) {
+  network.AddChips(chips);
+  network.links_of_.resize(chips);
+  for (int rank = 0; rank < chips; ++rank) {
     const std::vector<int> at = CoordinatesOf(network.grid_, rank);
     for (size_t d = 0; d < dimensions.size(); ++d) {
       const TorusDimension& along = dimensions[d];
@@ -65,7 +73,7 @@ Network Network::Torus(const std::vector<int>& grid, const std::vector<bool>& wr
 
 Network Network::Switch(int ranks, double latency_us, double gigabytes_per_s) {
   Network network;
-  network.ranks_ = ranks;
+  network.AddChips(ranks);
   network.links_of_.resize(ranks + 1);
   for (int rank = 0; rank < ranks; ++rank) network.Connect(rank, ranks, latency_us / 2, gigabytes_per_s);
   return network;
@@ -115,7 +123,7 @@ int Network::LinkOfRankZero(int link) const {
 
 double Network::InjectionRate(int rank) const {
   double rate = 0;
-  for (const int link : links_of_[rank]) rate += links_[link].broken ? 0 : links_[link].gigabytes_per_s;
+  for (const int link : links_of_[chips_[rank]]) rate += links_[link].broken ? 0 : links_[link].gigabytes_per_s;
   return rate;
 }
 
@@ -148,7 +156,49 @@ absl::Status Network::BreakLink(int a, int b) {
   return absl::OkStatus();
 }
 
+absl::Status Network::BreakChip(int chip) {
+  const auto found = std::find(chips_.begin(), chips_.end(), chip);
+  if (found == chips_.end() || chips_.size() == 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found broken chip ", chip, ", expected a number from 0 to ", num_chips_ - 1,
+                     ", each at most once, and one chip that is not broken"));
+  }
+  chips_.erase(found);
+  for (const int link : links_of_[chip]) {
+    links_[link].broken = links_[LinkBetween(links_[link].to, chip)].broken = true;
+  }
+  return absl::OkStatus();
+}
+
+std::vector<int> Network::SnakeOrder() const {
+  // The place of a chip is its position in a grid in which a coordinate is counted backward if the sum of the later
+  // coordinates is odd.
+  const auto place = [&](int chip) {
+    std::vector<int> at = CoordinatesOf(grid_, chip);
+    int later = 0;
+    for (size_t d = at.size(); d-- > 0;) {
+      const int here = at[d];
+      if (later % 2 == 1) at[d] = grid_[d] - 1 - here;
+      later += here;
+    }
+    return PositionIn(grid_, at);
+  };
+  std::vector<std::pair<int, int>> places;  // Of each rank, with the rank.
+  for (int rank = 0; rank < ranks(); ++rank) places.emplace_back(grid_.empty() ? rank : place(chips_[rank]), rank);
+  std::sort(places.begin(), places.end());
+  std::vector<int> order;
+  for (const auto& [unused, rank] : places) order.push_back(rank);
+  return order;
+}
+
 absl::StatusOr<std::vector<int>> Network::Route(int from, int to) const {
+  absl::StatusOr<std::vector<int>> route = RouteOfChips(chips_[from], chips_[to]);
+  if (route.ok()) return route;
+  return absl::UnavailableError(
+      absl::StrCat("found no route from rank ", from, " to rank ", to, " without broken links"));
+}
+
+absl::StatusOr<std::vector<int>> Network::RouteOfChips(int from, int to) const {
   if (grid_.empty()) return ShortestRoute(from, to);
   std::vector<int> route;
   std::vector<int> at = CoordinatesOf(grid_, from);
@@ -184,10 +234,7 @@ absl::StatusOr<std::vector<int>> Network::ShortestRoute(int from, int to) const 
   }
   std::vector<int> route;
   for (int node = to; node != from; node = links_[arrived_by[node]].from) {
-    if (arrived_by[node] < 0) {
-      return absl::UnavailableError(
-          absl::StrCat("found no route from rank ", from, " to rank ", to, " without broken links"));
-    }
+    if (arrived_by[node] < 0) return absl::UnavailableError("found no route");
     route.push_back(arrived_by[node]);
   }
   std::reverse(route.begin(), route.end());

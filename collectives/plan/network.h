@@ -45,8 +45,13 @@ class Network {
   // for any other name.
   static absl::StatusOr<Network> Preset(absl::string_view name);
 
-  int ranks() const { return ranks_; }
-  const std::vector<int>& grid() const { return grid_; }  // Empty for a switched cluster.
+  int ranks() const { return static_cast<int>(chips_.size()); }
+  // Whether no chip is broken. Otherwise, the ranks are the other chips, in the same order.
+  bool HasAllChips() const { return ranks() == num_chips_; }
+  // Returns the ranks in an order in which most neighbors in the list are neighbors in the torus: along the first
+  // dimension forward and backward in turn, and so on. In a switched cluster, this is the order of the ranks.
+  std::vector<int> SnakeOrder() const;
+  const std::vector<int>& grid() const { return grid_; }  // With broken chips; empty for a switched cluster.
   const std::vector<NetworkLink>& links() const { return links_; }
   double launch_us() const { return launch_us_; }
   // Whether the network is a torus that looks the same from every rank: each dimension wraps around or has at most two
@@ -62,19 +67,26 @@ class Network {
   // in GB/s. These include the links of a wrap-around. Returns 0 for a switched cluster.
   double BisectionRate() const;
 
-  // Breaks the links between two neighbors, in both directions. InvalidArgument if there is no such connection.
+  // Breaks the links between two neighbors, in both directions. They are chips, or a chip and the switch, which has the
+  // number after that of the last chip. InvalidArgument if there is no such connection.
   absl::Status BreakLink(int a, int b);
+  // Breaks a chip with all its links. The chips after it get the ranks below their former ranks. InvalidArgument if
+  // there is no such chip, if it is broken already, or if no chip would be left.
+  absl::Status BreakChip(int chip);
   // Returns the links from one rank to another, in order. In a torus, the route uses one dimension after the other, in
   // the shorter direction. If a link of this route is broken, or in a switched cluster, returns a shortest route
   // without broken links. Unavailable if there is no route.
   absl::StatusOr<std::vector<int>> Route(int from, int to) const;
 
  private:
+  void AddChips(int chips);
   void Connect(int a, int b, double latency_us, double gigabytes_per_s);
   int LinkBetween(int from, int to) const;  // Returns -1 if the two nodes are not neighbors.
+  absl::StatusOr<std::vector<int>> RouteOfChips(int from, int to) const;
   absl::StatusOr<std::vector<int>> ShortestRoute(int from, int to) const;
 
-  int ranks_ = 0;
+  int num_chips_ = 0;       // With broken chips.
+  std::vector<int> chips_;  // The chip of each rank. A chip is a node of the graph.
   double launch_us_ = 0;
   std::vector<int> grid_;
   std::vector<bool> wraps_;

@@ -340,6 +340,7 @@ double BandwidthBoundUs(const CollectiveSpec& spec, const Network& network) {
 }
 
 absl::StatusOr<CollectivePlan> PlanFor(const CollectiveSpec& spec, const Network& network) {
+  constexpr int kMaxSnakeRanks = 256;  // The simulation of a ring over more ranks takes seconds.
   std::vector<CollectivePlan> candidates;
   const int dimensions = static_cast<int>(network.grid().size());
   if (dimensions == 2 || dimensions == 3) {
@@ -348,6 +349,13 @@ absl::StatusOr<CollectivePlan> PlanFor(const CollectiveSpec& spec, const Network
                             .chunks = chunks,
                             .channels = 2 * dimensions,
                             .grid = network.grid()});
+    }
+  }
+  // Around a broken chip, the grid of the network has no plan.
+  if (!network.HasAllChips() && spec.ranks == network.ranks()) {
+    candidates.push_back({.algorithm = "ring_2d"});
+    if (spec.ranks <= kMaxSnakeRanks) {
+      candidates.push_back({.algorithm = "ring", .channels = 2, .order = network.SnakeOrder()});
     }
   }
   for (const char* const name : {"ring", "halving_doubling", "swing", "pat", "direct"}) {

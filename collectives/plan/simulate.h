@@ -55,10 +55,12 @@ absl::StatusOr<SimulatedRun> SimulateRankZero(const CollectivePlan& plan, const 
 // for all bytes that must be sent, whichever is longer.
 double BandwidthBoundUs(const CollectiveSpec& spec, const Network& network);
 
-// Returns the fastest of several plans on the network, with its broken links, by simulation. The plans are rings along
-// all directions of a grid of 2 or 3 dimensions with 1, 2 and 6 chunks, and `ring`, `halving_doubling`, `swing`, `pat`
-// and `direct` with default parameters. For more than 64 ranks, only `swing` and `pat` of these five are tried, because
-// they send few messages. InvalidArgument if none of the plans can run the spec. Otherwise the errors of Simulate.
+// Returns the fastest of several plans on the network, with its broken links and chips, by simulation. The plans are
+// rings along all directions of a grid of 2 or 3 dimensions with 1, 2 and 6 chunks, and `ring`, `halving_doubling`,
+// `swing`, `pat` and `direct` with default parameters. For more than 64 ranks, only `swing` and `pat` of these five are
+// tried, because they send few messages. If chips are broken, `ring_2d` on its own grid and, for up to 256 ranks,
+// `ring` in the snake order of the network are tried instead of the grid of the network. InvalidArgument if none of the
+// plans can run the spec. Otherwise the errors of Simulate.
 absl::StatusOr<CollectivePlan> PlanFor(const CollectiveSpec& spec, const Network& network);
 
 }  // namespace xlad::collectives

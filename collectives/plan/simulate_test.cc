@@ -14,6 +14,8 @@
 namespace xlad::collectives {
 namespace {
 
+using ::testing::AnyOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 CollectiveSpec Spec(CollectiveKind kind, int ranks, int64_t bytes_of_input) {
@@ -218,6 +220,56 @@ TEST(Simulate, PlansAroundBrokenLinks) {
   EXPECT_THAT(std::string(network.BreakLink(0, 5).message()), HasSubstr("expected the ranks of two neighbors"));
   ASSERT_EQ(network.BreakLink(0, 8), absl::OkStatus());  // Rank 0 is a corner of the mesh and now has no link.
   EXPECT_EQ(Simulate(*plan, spec, network).status().code(), absl::StatusCode::kUnavailable);
+}
+
+// Any chip may be broken. The others run a correct plan, and no link of the broken chip is used.
+TEST(Simulate, PlansAroundBrokenChips) {
+  for (const auto& [preset, collective] : {std::pair("v5e-4x4", CollectiveKind::kAllReduce),
+                                           std::pair("v5e-4x4", CollectiveKind::kAllGather),
+                                           std::pair("v4-2x2x4", CollectiveKind::kReduceScatter)}) {
+    for (int chip = 0; chip < 16; ++chip) {
+      SCOPED_TRACE(absl::StrCat(preset, ", chip ", chip));
+      Network network = *Network::Preset(preset);
+      ASSERT_EQ(network.BreakChip(chip), absl::OkStatus());
+      ASSERT_EQ(network.ranks(), 15);
+      const CollectiveSpec spec = Spec(collective, 15, 15 << 16);
+      const absl::StatusOr<CollectivePlan> plan = PlanFor(spec, network);
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      EXPECT_EQ(CheckPlan(*plan, spec), absl::OkStatus());
+      const absl::StatusOr<SimulatedRun> run = Simulate(*plan, spec, network);
+      ASSERT_TRUE(run.ok()) << run.status();
+      EXPECT_GE(run->time_us, BandwidthBoundUs(spec, network));
+      for (size_t i = 0; i < network.links().size(); ++i) {
+        const NetworkLink& link = network.links()[i];
+        EXPECT_EQ(link.broken, link.from == chip || link.to == chip);
+        EXPECT_TRUE(!link.broken || run->busy_us[i] == 0);
+      }
+    }
+  }
+}
+
+// Rank r is chip r before the broken chip, and chip r + 1 after it.
+TEST(Network, RanksAreTheChipsThatAreNotBroken) {
+  Network network = Network::Torus({4, 3}, {false, false}, 1, 50);
+  EXPECT_TRUE(network.HasAllChips());
+  EXPECT_THAT(network.SnakeOrder(), ElementsAre(0, 1, 2, 3, 7, 6, 5, 4, 8, 9, 10, 11));
+  EXPECT_THAT(Network::Torus({2, 2, 2}, {false, false, false}, 1, 50).SnakeOrder(),
+              ElementsAre(0, 1, 3, 2, 6, 7, 5, 4));
+  ASSERT_EQ(network.BreakChip(5), absl::OkStatus());
+  EXPECT_FALSE(network.HasAllChips());
+  EXPECT_FALSE(network.IsSymmetric());
+  EXPECT_THAT(network.SnakeOrder(), ElementsAre(0, 1, 2, 3, 6, 5, 4, 7, 8, 9, 10));
+  std::vector<int> chips;
+  const absl::StatusOr<std::vector<int>> around = network.Route(4, 5);  // From chip 4 to chip 6.
+  ASSERT_TRUE(around.ok()) << around.status();
+  for (const int link : *around) chips.push_back(network.links()[link].to);
+  EXPECT_THAT(chips, AnyOf(ElementsAre(0, 1, 2, 6), ElementsAre(8, 9, 10, 6)));
+  EXPECT_EQ(network.InjectionRate(1), 100);  // Chip 1 has lost one of its three links.
+  EXPECT_THAT(std::string(network.BreakChip(5).message()), HasSubstr("each at most once"));
+  EXPECT_FALSE(network.BreakChip(12).ok() || network.BreakChip(-1).ok());
+  Network pair = Network::Switch(2, 2, 25);
+  ASSERT_EQ(pair.BreakChip(0), absl::OkStatus());
+  EXPECT_THAT(std::string(pair.BreakChip(1).message()), HasSubstr("one chip that is not broken"));
 }
 
 TEST(Network, PresetsAndErrors) {
