@@ -25,6 +25,7 @@
 #include "collectives/exec/group/core.h"
 #include "collectives/exec/group/memory.h"
 #include "collectives/exec/group/plans.h"
+#include "collectives/exec/group/split.h"
 #include "collectives/exec/group/wait.h"
 #include "collectives/plan/plan.h"
 
@@ -111,6 +112,11 @@ class ProcessGroup final : private GroupOwner {
   // Returns when all ranks have called Barrier.
   absl::Status Barrier();
 
+  // Forms a smaller group of the ranks with this rank's color, or returns null if the color is negative. All ranks must
+  // call Split together, like a collective. Both groups can be used afterwards, by one thread at a time. An error of
+  // one does not end the other. Errors are those of Run and Form.
+  absl::StatusOr<std::unique_ptr<ProcessGroup>> Split(const PartOfSplit& part, int64_t deadline_ms = 30000);
+
   // After an error: forms a group of the ranks that are alive, in the same order, with a new generation. All ranks that
   // are alive must call it. Afterwards the old group may only be used to destroy its operations and memory.
   // DeadlineExceeded, naming the ranks that are alive but have not called Shrink in time. FailedPrecondition if this
@@ -133,6 +139,7 @@ class ProcessGroup final : private GroupOwner {
   int ranks_ = 1;
   Launch launch_;
   int64_t generation_ = 0;
+  int64_t splits_ = 0;  // The number of calls of Split.
   bool exclusive_ = false;
   int64_t cache_bytes_ = 0;
   std::unique_ptr<ControlFile> control_;

@@ -16,6 +16,15 @@
 namespace xlad::collectives {
 namespace {
 
+// Forms a group whose ranks find each other in the folder `name` of ControlFolder().
+absl::StatusOr<std::unique_ptr<ProcessGroup>> MeetAndForm(const std::string& name,
+                                                          const ProcessGroup::Options& options) {
+  XLAD_ASSIGN_OR_RETURN(const std::string folder, ControlFolder());
+  XLAD_ASSIGN_OR_RETURN(const auto meeting, MeetingFolder::Open(JoinPath(folder, name)));
+  const std::unique_ptr<Bootstrap> bootstrap = FileBootstrap(RealFileSystem(), meeting->path());
+  return ProcessGroup::Form(options, bootstrap.get());
+}
+
 // Returns 512 KiB for every peer, but at most 2 MiB, so the scratch stays in the cache.
 int64_t DefaultScratchBytes(int ranks) {
   return std::min<int64_t>(int64_t{512 << 10} * std::max(1, ranks - 1), 2 << 20);
@@ -105,7 +114,6 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Shrink(int64_t deadl
   if (error_.ok()) {
     return absl::FailedPreconditionError("found a group without an error, expected Shrink only after an error");
   }
-  XLAD_ASSIGN_OR_RETURN(const std::string folder, ControlFolder());
   while (true) {
     const uint64_t alive = AliveRanks();
     Options options;
@@ -119,14 +127,22 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Shrink(int64_t deadl
     // used, and rank 0 may be dead.
     options.scratch_bytes = static_cast<int64_t>(scratch_->bytes()) / ranks_;
     options.cache_bytes = cache_bytes_;
-    XLAD_ASSIGN_OR_RETURN(const auto meeting, MeetingFolder::Open(absl::StrCat(folder, "/meet-", options.launch.key,
-                                                                               "-", options.generation)));
-    const std::unique_ptr<Bootstrap> bootstrap = FileBootstrap(RealFileSystem(), meeting->path());
-    absl::StatusOr<std::unique_ptr<ProcessGroup>> group = Form(options, bootstrap.get());
+    const std::string name = absl::StrCat("meet-", options.launch.key, "-", options.generation);
+    absl::StatusOr<std::unique_ptr<ProcessGroup>> group = MeetAndForm(name, options);
     if (!group.ok() && AliveRanks() != alive) continue;
     XLAD_RETURN_IF_ERROR(group.status());
     return group;
   }
+}
+
+absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Split(const PartOfSplit& part, int64_t deadline_ms) {
+  XLAD_ASSIGN_OR_RETURN(const std::optional<Launch> launch, LaunchOfPart(this, launch_, splits_++, part));
+  if (!launch.has_value()) return nullptr;
+  Options options;
+  options.launch = *launch;
+  options.deadline_ms = deadline_ms;
+  options.cache_bytes = cache_bytes_;
+  return MeetAndForm(absl::StrCat("meet-", launch->key), options);
 }
 
 ProcessGroup::~ProcessGroup() {
@@ -210,13 +226,10 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> JoinLaunchedGroup(int64_t deadline
         "`xlad bench --ranks N`");
   }
   XLAD_RETURN_IF_ERROR(CheckOneHost(*launch));
-  XLAD_ASSIGN_OR_RETURN(const std::string folder, ControlFolder());
-  XLAD_ASSIGN_OR_RETURN(const auto meeting, MeetingFolder::Open(absl::StrCat(folder, "/meet-", launch->key)));
-  const std::unique_ptr<Bootstrap> bootstrap = FileBootstrap(RealFileSystem(), meeting->path());
   ProcessGroup::Options options;
   options.launch = *launch;
   options.deadline_ms = deadline_ms;
-  return ProcessGroup::Form(options, bootstrap.get());
+  return MeetAndForm(absl::StrCat("meet-", launch->key), options);
 }
 
 }  // namespace xlad::collectives

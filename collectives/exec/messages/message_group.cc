@@ -234,6 +234,22 @@ absl::Status MessageGroup::Barrier() {
   return Run(*barrier_, nullptr, nullptr);
 }
 
+// Unimplemented if Join has not formed the group.
+absl::Status MessageGroup::CheckProcesses() const {
+  if (!options_.transport.one_process && !options_.launch.key.empty()) return absl::OkStatus();
+  return absl::UnimplementedError("found ranks that are threads of one process, expected processes");
+}
+
+absl::StatusOr<std::unique_ptr<MessageGroup>> MessageGroup::Split(const PartOfSplit& part, int64_t deadline_ms) {
+  XLAD_RETURN_IF_ERROR(CheckProcesses());
+  XLAD_ASSIGN_OR_RETURN(const std::optional<Launch> launch, LaunchOfPart(this, options_.launch, splits_++, part));
+  if (!launch.has_value()) return nullptr;
+  Options options = options_;
+  options.launch = *launch;
+  options.deadline_ms = deadline_ms;
+  return Join(options);
+}
+
 // Returns whether the process of another rank has ended. Processes of other hosts cannot be examined. If ranks may be
 // on other hosts, only the suspect of the error is therefore assumed to have ended.
 bool MessageGroup::HasGone(int rank) const {
@@ -264,9 +280,7 @@ absl::StatusOr<std::unique_ptr<MessageGroup>> MessageGroup::Shrink(int64_t deadl
   if (!shared_->abort.raised()) {
     return absl::FailedPreconditionError("found a group without an error, expected Shrink only after an error");
   }
-  if (options_.transport.one_process || options_.launch.key.empty()) {
-    return absl::UnimplementedError("found ranks that are threads of one process, expected processes");
-  }
+  XLAD_RETURN_IF_ERROR(CheckProcesses());
   if (options_.transport.name == "mpi") {
     return absl::UnimplementedError("a group over MPI cannot shrink: the launcher ends all ranks when one has died");
   }

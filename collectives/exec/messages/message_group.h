@@ -18,6 +18,7 @@
 #include "collectives/exec/bootstrap/launcher.h"
 #include "collectives/exec/collective_set.h"
 #include "collectives/exec/fabric/fabric.h"
+#include "collectives/exec/group/split.h"
 #include "collectives/exec/messages/flight_record.h"
 #include "collectives/exec/scheduled_communicator.h"
 #include "collectives/plan/cost.h"
@@ -50,7 +51,8 @@ class MessageGroup {
   static absl::StatusOr<std::unique_ptr<MessageGroup>> Join(const Options& options);
   // Returns one group per rank. The ranks are threads of this process.
   static absl::StatusOr<std::vector<std::unique_ptr<MessageGroup>>> InProcess(int ranks, const Options& options);
-  // Waits until all ranks destroy their groups, unless there was an error or the ranks are threads.
+  // Waits until all ranks destroy their groups, unless there was an error or the ranks are threads. Ranks with several
+  // groups must destroy them in the same order.
   ~MessageGroup();
   MessageGroup(const MessageGroup&) = delete;
   MessageGroup& operator=(const MessageGroup&) = delete;
@@ -91,6 +93,12 @@ class MessageGroup {
   // Returns when all ranks have called Barrier.
   absl::Status Barrier();
 
+  // Forms a smaller group of the ranks with this rank's color, or returns null if the color is negative. All ranks must
+  // call Split together, like a collective. Both groups can be used afterwards, by one thread at a time, with
+  // connections of their own. An error in one of them does not end the other. Errors are those of Run and Join.
+  // Unimplemented for ranks that are threads.
+  absl::StatusOr<std::unique_ptr<MessageGroup>> Split(const PartOfSplit& part, int64_t deadline_ms = 30000);
+
   // After an error: forms a group of the ranks that are alive, in the same order. All ranks that are alive must call
   // it. Afterwards the old group may only be used to destroy its operations and memory. DeadlineExceeded, naming the
   // ranks that are alive but have not called Shrink in time. FailedPrecondition if there was no error. Unimplemented
@@ -121,6 +129,7 @@ class MessageGroup {
     std::string key;                       // Encrypts connections that are not on loopback.
   };
   static absl::StatusOr<Met> Meet(const Options& options, const PeerInfo& self);
+  absl::Status CheckProcesses() const;
   bool HasGone(int rank) const;
   std::vector<int> AliveRanks() const;
 
@@ -132,6 +141,7 @@ class MessageGroup {
   // Null if the ranks are threads, if there is a meeting folder, or if there are more than kMaxGroupRanks ranks.
   std::unique_ptr<FlightRecord> record_;
   int64_t runs_ = 0;
+  int64_t splits_ = 0;  // The number of calls of Split.
   struct FreeMemory {
     void operator()(std::byte* address) const { std::free(address); }
   };

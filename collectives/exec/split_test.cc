@@ -1,0 +1,83 @@
+// Groups that are parts of a larger group, over three transports.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "collectives/exec/testing/group_fixture.h"
+#include "collectives/plan/testing/make_spec.h"
+
+namespace xlad::collectives {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kSplitRanks = 5;
+
+void Fails(const absl::Status& status) { ADD_FAILURE() << status; }
+
+// Returns `value` of each rank of the group.
+template <typename Group>
+std::vector<float> ValuesOfAll(Group* group, int value) {
+  const auto operation = group->Prepare(MakeSpec(CollectiveKind::kAllGather, group->ranks(), 1));
+  EXPECT_TRUE(operation.ok()) << operation.status();
+  const auto own = static_cast<float>(value);
+  std::vector<float> all(group->ranks());
+  const absl::Status status = group->Run(**operation, &own, all.data());
+  EXPECT_TRUE(status.ok()) << status;
+  return all;
+}
+
+class SplitTest : public GroupTest {};
+
+// Ranks 0, 2 and 4 form a group in the opposite order, rank 1 is alone, and rank 3 takes no part.
+TEST_P(SplitTest, RanksOfOneColorFormAGroupInTheOrderOfTheirKeys) {
+  const auto body = [](auto* group) {
+    const int rank = group->rank();
+    const int color = rank == 3 ? -1 : rank % 2;
+    const auto part = group->Split({color, -rank});
+    ASSERT_TRUE(part.ok()) << part.status();
+    ASSERT_EQ(*part == nullptr, rank == 3);
+    const auto others = group->Split({7, 0});  // With equal keys, the order is that of the ranks.
+    ASSERT_TRUE(others.ok()) << others.status();
+    for (int time = 0; time < 3; ++time) {
+      if (*part != nullptr) {
+        const std::vector<float> expected = rank == 1 ? std::vector<float>{1} : std::vector<float>{4, 2, 0};
+        EXPECT_EQ(ValuesOfAll(part->get(), rank), expected);
+        EXPECT_EQ(expected[(*part)->rank()], rank);
+      }
+      EXPECT_EQ(ValuesOfAll(others->get(), rank), (std::vector<float>{0, 1, 2, 3, 4}));
+      EXPECT_TRUE(group->Barrier().ok());
+    }
+    const auto half = (*others)->Split({rank / 3, 0});  // A part can be split again.
+    ASSERT_TRUE(half.ok()) << half.status();
+    EXPECT_EQ(ValuesOfAll(half->get(), rank), rank < 3 ? (std::vector<float>{0, 1, 2}) : (std::vector<float>{3, 4}));
+  };
+  OnRanks(kSplitRanks, body, Fails);
+}
+
+TEST_P(SplitTest, AnErrorEndsOneGroupAlone) {
+  const auto body = [](auto* group) {
+    const int rank = group->rank();
+    const auto part = group->Split({rank % 2, 0});
+    ASSERT_TRUE(part.ok()) << part.status();
+    const bool disagrees = rank == 2;  // The ranks of its part are 0, 2 and 4.
+    const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, (*part)->ranks(), disagrees ? 5 : 6);
+    const absl::Status status = PrepareAndRun(part->get(), spec);
+    EXPECT_EQ(status.ok(), rank % 2 == 1) << status;
+    EXPECT_EQ(ValuesOfAll(group, rank), (std::vector<float>{0, 1, 2, 3, 4}));
+  };
+  OnRanks(kSplitRanks, body, Fails);
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, SplitTest, ::testing::Values("shm", "tcp", "ucx"),
+                         [](const auto& info) { return info.param; });
+
+TEST(Split, ThreadsOfOneProcessAreRefused) {
+  const auto groups = MessageGroup::InProcess(1, {});
+  ASSERT_TRUE(groups.ok()) << groups.status();
+  const absl::Status status = (*groups)[0]->Split({0, 0}).status();
+  EXPECT_TRUE(absl::IsUnimplemented(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("expected processes"));
+}
+
+}  // namespace
+}  // namespace xlad::collectives
