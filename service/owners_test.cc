@@ -129,13 +129,14 @@ TEST_F(JobsOfOwners, StartBehindAJobThatWaitsForOthersExceptOnItsReservedWorkers
   const std::string bob = SubmitFor("bob", 1, 4, &cluster);      // Reserves w3, which is idle, and w1.
   EXPECT_EQ(cluster.Status(bob).reason(),
             "waits for 4 devices, 4 are free of 6, 2 of them on workers that run jobs of another user");
-  EXPECT_EQ(PlacedOn(SubmitFor("carol", 2, 1, &cluster), &cluster), "w2:1 ");
   const std::string reserved = SubmitFor("alice", 2, 1, &cluster);
   EXPECT_EQ(cluster.Status(reserved).reason(),
-            "waits for 1 device, 3 are free of 6, 3 of them on workers that are reserved for an older job");
+            "waits for 1 device, 4 are free of 6, 1 of them on workers that run jobs of another user, 3 of them on "
+            "workers that are reserved for an older job");
   const std::string behind = SubmitFor("bob", 2, 1, &cluster);
   EXPECT_THAT(cluster.Status(behind).reason(), HasSubstr("waits behind job " + bob));
   EXPECT_THAT(cluster.Status(SubmitFor("dave", 1, 1, &cluster)).reason(), HasSubstr("reserved for an older job"));
+  EXPECT_EQ(PlacedOn(SubmitFor("carol", 2, 1, &cluster), &cluster), "w2:1 ");
   cluster.Advance(1000);
   EXPECT_EQ(PlacedOn(reserved, &cluster), "");
   CancelOne(alice, &cluster);
@@ -167,12 +168,12 @@ TEST_F(JobsOfOwners, AreToldOfShareWorkersOnlyIfItWouldHelp) {
   const std::string behind = SubmitFor("bob", 2, 1, &cluster);
   EXPECT_THAT(why(behind), AllOf(HasSubstr("waits behind job " + large), Not(HasSubstr("--share-workers"))));
   const std::string reserved = SubmitFor("carol", 1, 1, &cluster);
-  EXPECT_THAT(why(reserved), AllOf(HasSubstr("reserved for an older job"), Not(HasSubstr("--share-workers"))));
+  EXPECT_THAT(why(reserved), AllOf(HasSubstr("a pending job of another user"), Not(HasSubstr("--share-workers"))));
   CancelOne(large, &cluster);
-  EXPECT_EQ(PlacedOn(reserved, &cluster), "b:1 ") << "the job before it is still being compiled";
   BuildAll(&cluster);
-  EXPECT_THAT(why(behind), AllOf(HasSubstr("2 of them on workers that run jobs of another user"),
-                                 HasSubstr("--share-workers")));
+  EXPECT_EQ(PlacedOn(behind, &cluster), "b:1 ");
+  EXPECT_THAT(why(reserved), AllOf(HasSubstr("2 of them on workers that run jobs of another user"),
+                                   HasSubstr("--share-workers")));
 }
 
 TEST_F(JobsOfOwners, ThatWaitForTheirWorkersSayWhenTheseAreBackAndInUse) {

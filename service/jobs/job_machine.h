@@ -127,6 +127,9 @@ class JobMachine {
   };
   // How many devices a job may take from these parts, out of all devices and out of the free ones.
   Devices DevicesFor(const Job& job, const Parts& parts);
+  // Counts the free devices that other jobs keep from the job. The time grows with the number of workers.
+  void CountKept(const Job& job, const Parts& parts, Devices* devices);
+  bool AreOthersBusy() const;
   // The parts of devices for which the job has executables.
   static Parts PartsOf(const Job& job, const Target& first);
   const TargetSelection& SelectionFor(const Job& job);

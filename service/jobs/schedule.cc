@@ -14,7 +14,7 @@ namespace xlad::service {
 namespace {
 
 // The largest number of owners whose oldest job waits for other owners without blocking all later jobs.
-constexpr ptrdiff_t kMaxWaiting = 50;
+constexpr ptrdiff_t kMaxWaiting = 20;
 
 // Whether the job may run only on the workers that it had before it lost one of them.
 bool WaitsForItsWorkers(const Job& job) {
@@ -141,17 +141,19 @@ FreeDevices& JobMachine::Free() {
 
 JobMachine::Devices JobMachine::DevicesFor(const Job& job, const Parts& parts) {
   if (!pass_.all_devices.has_value()) pass_.all_devices.emplace(AllOffers());
-  Devices devices = {pass_.all_devices->Count(parts), Free().Count(parts)};
-  int64_t left = devices.free;
+  return {pass_.all_devices->Count(parts), Free().Count(parts)};
+}
+
+void JobMachine::CountKept(const Job& job, const Parts& parts, Devices* devices) {
+  int64_t left = devices->free;
   if (!context_.options.share_workers && context_.RunsOthers(job.owner)) {
     left = Free().Count(parts, [&](const std::string& worker) {
       return !context_.RunsOthersOn(WorkerId(worker), job.owner);
     });
   }
-  devices.unshared = devices.free - left;
-  if (!is_reserved_) return devices;
-  devices.reserved = left - Free().Count(parts, [&](const std::string& worker) { return !IsKeptFrom(job, worker); });
-  return devices;
+  devices->unshared = devices->free - left;
+  if (!is_reserved_) return;
+  devices->reserved = left - Free().Count(parts, [&](const std::string& worker) { return !IsKeptFrom(job, worker); });
 }
 
 JobMachine::Parts JobMachine::PartsOf(const Job& job, const Target& first) {
@@ -261,8 +263,19 @@ JobMachine::Outcome JobMachine::WaitForDevices(Job* job, const Devices& devices,
   SetReason(job, absl::StrCat("waits for ", DeviceCountText(wanted), ", ", found));
   if (wanted > devices.all) return Outcome::kWaitsForWorkers;
   if (devices.unshared == 0 && devices.reserved == 0) return Outcome::kBlocks;
-  if (!is_reserved_) Reserve(*job, parts, wanted);
-  return Outcome::kWaitsForOthers;
+  if (is_reserved_) return Outcome::kWaitsForOthers;
+  Reserve(*job, parts, wanted);
+  return AreOthersBusy() ? Outcome::kBlocks : Outcome::kWaitsForOthers;
+}
+
+// Whether no device is free on the workers that are not reserved, so that no later job could start.
+bool JobMachine::AreOthersBusy() const {
+  return std::all_of(context_.workers.begin(), context_.workers.end(), [&](const auto& known) {
+    const auto& [id, worker] = known;
+    int64_t free = context_.TakesWork(worker) && !reservation_.workers.contains(id) ? worker.registration.devices() : 0;
+    for (const auto& [name, used] : worker.used) free -= used;
+    return free <= 0;
+  });
 }
 
 // Reserves workers with as many devices for `parts` as the job needs, if there are enough. The workers of an earlier
@@ -378,8 +391,9 @@ JobMachine::Outcome JobMachine::Place(Job* job) {
     return Outcome::kWaitsForEvent;
   }
   const Parts parts = PartsOf(*job, plan->second.target);
-  const Devices devices = DevicesFor(*job, parts);
+  Devices devices = DevicesFor(*job, parts);
   const int64_t wanted = WantedDevices(*job, devices.all);
+  if (wanted <= devices.all) CountKept(*job, parts, &devices);
   const std::vector<int64_t> blocks = InnerBlocks(job->mesh, wanted);
   const FreeDevices::MayHave in_use = WorkersInUse(*job);
   std::vector<Peer> peers;
@@ -481,7 +495,9 @@ JobMachine::Outcome JobMachine::PlaceSession(Job* job) {
     return Outcome::kDone;
   }
   const Parts parts = {{targets[0], ""}};
-  return WaitForDevices(job, DevicesFor(*job, parts), parts, wanted);
+  Devices devices = DevicesFor(*job, parts);
+  if (wanted <= devices.all) CountKept(*job, parts, &devices);
+  return WaitForDevices(job, devices, parts, wanted);
 }
 
 void JobMachine::OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr<BuiltProgram>& built) {
