@@ -20,7 +20,7 @@ class DamagedCheckpoint : public ::testing::Test {
                   absl::StatusCode code = absl::StatusCode::kDataLoss) {
     const absl::Status error(code, absl::StrCat("state ", uri, ": bytes [0, 65536) have another checksum"));
     cluster_.Fail(connection, job, cluster_.JobOf(job).placed.first_step(), error, "");
-    cluster_.RunFor(kLongestPauseMs, {1, 2});
+    cluster_.RunFor(kMaxPauseMs, {1, 2});
     if (cluster_.loads.empty()) return;
     const std::string digest = cluster_.loads.back();  // A coordinator that has restarted reads the plan again.
     cluster_.loads.clear();
@@ -35,7 +35,7 @@ class DamagedCheckpoint : public ::testing::Test {
     cluster_.Fail(1, job, cluster_.JobOf(job).step, absl::UnavailableError("the network broke"), "");
   }
   // The longest pause between attempts that find damage.
-  static constexpr int64_t kLongestPauseMs = 8100;
+  static constexpr int64_t kMaxPauseMs = 8100;
   std::string StartUri(const std::string& job) { return cluster_.JobOf(job).placed.checkpoint_uri(); }
   std::string Why(const std::string& job) { return cluster_.coordinator().Why(JobId(job))->text(); }
   // The coordinator restarts and recovers its state from the log, and both workers register again.

@@ -11,6 +11,7 @@
 #include "base/network.h"
 #include "base/spawn.h"
 #include "service/index_writer.h"
+#include "service/restore.h"
 
 namespace xlad::service {
 namespace {
@@ -60,6 +61,7 @@ absl::Status Engine::Open() {
   auto open_log = options_.open_log;
   if (!open_log) {
     open_log = [path = JoinPath(options_.data_folder, "jobs.sqlite")]() -> absl::StatusOr<std::shared_ptr<JobLog>> {
+      XLAD_RETURN_IF_ERROR(CheckComplete(FolderOfPath(path)));
       MakePrivate(path);
       return OpenSqliteJobLog(path);
     };

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <thread>
 
 #include "base/hash.h"
@@ -222,6 +223,33 @@ TEST_F(EngineTest, ABackupHasTheBatchesOfJobsThatAreFed) {
   const auto batch = engine_->spool().Read(job, 1, 0);
   ASSERT_TRUE(batch.ok()) << batch.status();
   EXPECT_EQ(*storage::ReadString(**batch, 0, (*batch)->size()), "batch 1");
+}
+
+TEST_F(EngineTest, AFolderOfARestoreThatDidNotEndIsRefused) {
+  FileSystem& files = RealFileSystem();
+  ASSERT_TRUE(files.MakeDirectories(options_.data_folder).ok());
+  const std::string partial = JoinPath(options_.data_folder, kPartialLog);
+  ASSERT_TRUE(files.WriteAtomically(partial, "").ok());
+  const absl::Status refused = Engine::Start(options_).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_FALSE(files.Exists(JoinPath(options_.data_folder, "jobs.sqlite"))) << "no empty log is created";
+  ASSERT_TRUE(files.Remove(partial).ok());
+  Start();
+}
+
+// A file has the name of the folder of the blobs.
+TEST_F(EngineTest, ABackupThatFailsLeavesAnEmptyFolder) {
+  Start();
+  Submit("tiny");
+  const std::string backup = JoinPath(folder_, "backup"), batches = JoinPath(options_.data_folder, "blobs");
+  std::filesystem::rename(batches, batches + ".away");
+  ASSERT_TRUE(RealFileSystem().WriteAtomically(batches, "").ok());
+  EXPECT_FALSE(engine_->Backup(backup).ok());
+  EXPECT_TRUE(RealFileSystem().List(backup)->empty());
+  ASSERT_TRUE(RealFileSystem().Remove(batches).ok());
+  std::filesystem::rename(batches + ".away", batches);
+  EXPECT_TRUE(engine_->Backup(backup).ok()) << "into the same folder";
+  EXPECT_TRUE(CheckComplete(backup).ok());
 }
 
 TEST_F(EngineTest, TheStatusSaysThatBuildsAreNotIsolated) {

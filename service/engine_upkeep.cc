@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "service/engine.h"
+#include "service/restore.h"
 #include "storage/checkpoint_folder.h"
 #include "storage/uri.h"
 
@@ -124,13 +125,22 @@ absl::StatusOr<BackupResponse> Engine::Backup(const std::string& folder) {
   const std::shared_ptr<void> hold = spool_->HoldRemovals();
   // The log is copied first. Every blob and batch that it needs exists by then, because they are stored before they are
   // recorded.
-  XLAD_RETURN_IF_ERROR(log->BackUp(JoinPath(folder, "jobs.sqlite")));
-  XLAD_RETURN_IF_ERROR(LinkFiles(JoinPath(options_.data_folder, "blobs"), blobs, &response));
-  for (const std::string& job : spool_->Jobs()) {
-    const std::string from = JoinPath(JoinPath(options_.data_folder, "batches"), job);
-    XLAD_RETURN_IF_ERROR(LinkFiles(from, JoinPath(batches, job), &response));
+  const absl::Status copied = [&]() -> absl::Status {
+    XLAD_RETURN_IF_ERROR(log->BackUp(JoinPath(folder, kPartialLog)));
+    XLAD_RETURN_IF_ERROR(LinkFiles(JoinPath(options_.data_folder, "blobs"), blobs, &response));
+    for (const std::string& job : spool_->Jobs()) {
+      const std::string from = JoinPath(JoinPath(options_.data_folder, "batches"), job);
+      XLAD_RETURN_IF_ERROR(LinkFiles(from, JoinPath(batches, job), &response));
+    }
+    return CompleteFolder(folder);
+  }();
+  if (copied.ok()) return response;
+  // The folder can then be used for the next try, and the disk is not full.
+  for (const std::string& name : files.List(folder).value_or(std::vector<std::string>())) {
+    std::error_code ignored;
+    std::filesystem::remove_all(JoinPath(folder, name), ignored);
   }
-  return response;
+  return copied;
 }
 
 }  // namespace xlad::service

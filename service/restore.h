@@ -7,13 +7,24 @@
 
 namespace xlad::service {
 
+// The name of the job log in a backup or data folder that is not complete yet. At the end it is renamed to jobs.sqlite,
+// so a folder whose writer was killed has only this name.
+inline constexpr char kPartialLog[] = "jobs.sqlite.partial";
+
+// FailedPrecondition if the folder is a backup or data folder that is not complete.
+absl::Status CheckComplete(const std::string& folder);
+
+// Makes the files in the folder durable and gives the log, which has the name kPartialLog, its final name.
+absl::Status CompleteFolder(const std::string& folder);
+
 // The difference between the term of a restored coordinator and the term in its backup. It exceeds the number of terms
 // that the original coordinator can have begun since the backup.
 inline constexpr int64_t kRestoredTermStep = 1'000'000;
 
 // Copies the backup into `data_folder`, which must be empty or missing, and begins a term that is higher than any term
-// of the original coordinator. Returns the new term. `unix_ns` is the time of its record. NotFound if `backup` has
-// no job log, InvalidArgument if `data_folder` lies in it, AlreadyExists if `data_folder` has files.
+// of the original coordinator. Returns the new term. `unix_ns` is the time of its record. If an earlier call failed or
+// was killed, what it left in `data_folder` is removed first. NotFound if `backup` has no job log, FailedPrecondition
+// if it is not complete, InvalidArgument if `data_folder` lies in it, AlreadyExists if `data_folder` has other files.
 absl::StatusOr<int64_t> RestoreBackup(const std::string& backup, const std::string& data_folder, int64_t unix_ns);
 
 }  // namespace xlad::service
