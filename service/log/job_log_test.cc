@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
 #include "base/random.h"
+#include "base/testing/case_count.h"
 #include "base/testing/test_folder.h"
 #include "service/log/sqlite_statement.h"
 
@@ -325,6 +329,80 @@ TEST_F(SqliteJobLogTest, AppendsContinueDuringABackup) {
   EXPECT_LE(std::ssize(events), before + appended);
   for (int64_t i = 0; i < std::ssize(events); ++i) ASSERT_EQ(events[i].sequence(), i + 1);
   for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(copy + suffix);
+}
+
+// The database stays locked while a backup runs, so a backup must not outlive a log that has failed.
+TEST_F(SqliteJobLogTest, ABackupOfALogThatHasFailedEnds) {
+  { ASSERT_TRUE(OpenSqliteJobLog(TestPath()).ok()); }
+  Execute("CREATE TRIGGER refuse BEFORE INSERT ON events WHEN NEW.job_id = 'refused' "
+          "BEGIN SELECT RAISE(ABORT, 'the disk is gone'); END");
+  const std::string copy = TestPath() + ".copy";
+  auto log = OpenSqliteJobLog(TestPath());
+  ASSERT_TRUE(log.ok()) << log.status();
+  LogBatch batch{{Event("a", "1")}, {}}, refused{{Event("refused", "2")}, {}}, later{{Event("a", "3")}, {}};
+  ASSERT_TRUE((*log)->Append(&batch).ok());
+  const absl::Status failed = (*log)->Append(&refused);
+  ASSERT_THAT(std::string(failed.message()), testing::HasSubstr("the disk is gone"));
+  EXPECT_EQ((*log)->Append(&later), failed) << "the log must be opened again";
+  EXPECT_THAT(std::string((*log)->BackUp(copy).message()), testing::HasSubstr("the disk is gone"));
+  EXPECT_FALSE(RealFileSystem().Exists(copy));
+  log->reset();
+  log = OpenSqliteJobLog(TestPath());
+  ASSERT_TRUE(log.ok()) << log.status();
+  EXPECT_EQ(AllEvents(**log).size(), 1u);
+  EXPECT_TRUE((*log)->BackUp(copy).ok());
+}
+
+TEST_F(SqliteJobLogTest, TheCauseOfAFileThatCannotBeOpenedIsNamed) {
+  const absl::Status refused = OpenSqliteJobLog(JoinPath(folder_.path(), "missing/jobs.sqlite")).status();
+  EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("database file: No such file or directory; remove"));
+}
+
+// In the child processes no file can have more than a number of bytes. The first write beyond it kills the child, or
+// fails as on a full disk.
+TEST_F(SqliteJobLogTest, AMigrationThatIsKilledOrFailsAnywhereLosesNothing) {
+  constexpr int kEvents = 60;
+  {
+    auto log = OpenSqliteJobLog(TestPath());
+    ASSERT_TRUE(log.ok()) << log.status();
+    LogBatch batch;
+    for (int i = 0; i < kEvents; ++i) batch.events.push_back(Event("a", std::string(2000, 'x')));
+    ASSERT_TRUE((*log)->Append(&batch).ok());
+  }
+  Execute("ALTER TABLE events DROP COLUMN checksum; PRAGMA user_version=4");
+  const std::string old = *RealFileSystem().Read(TestPath());
+  const std::string kept = TestPath() + ".schema-4";
+  const rlim_t step = AllCases() ? 4096 : 5 * 4096;
+  int interrupted = 0;
+  for (const bool is_killed : {true, false}) {
+    for (rlim_t limit = 0; limit < 2 * old.size() + (64 << 10); limit += step) {
+      SCOPED_TRACE(absl::StrCat(is_killed ? "killed" : "failed", " at ", limit));
+      RemoveLog();
+      std::filesystem::remove(kept);
+      ASSERT_TRUE(RealFileSystem().WriteAtomically(TestPath(), old).ok());
+      const pid_t child = fork();
+      if (child == 0) {
+        signal(SIGXFSZ, is_killed ? SIG_DFL : SIG_IGN);
+        const rlimit limits{limit, limit}, no_core{0, 0};
+        setrlimit(RLIMIT_CORE, &no_core);
+        setrlimit(RLIMIT_FSIZE, &limits);
+        _exit(OpenSqliteJobLog(TestPath()).ok() ? 0 : 1);
+      }
+      int status = 0;
+      ASSERT_EQ(waitpid(child, &status, 0), child);
+      interrupted += status != 0;
+      auto log = OpenSqliteJobLog(TestPath());
+      ASSERT_TRUE(log.ok()) << log.status();
+      EXPECT_EQ(AllEvents(**log).size(), static_cast<size_t>(kEvents));
+      log->reset();
+      std::filesystem::rename(kept, TestPath());  // The copy of the old log is complete.
+      log = OpenSqliteJobLog(TestPath());
+      ASSERT_TRUE(log.ok()) << log.status();
+      EXPECT_EQ(AllEvents(**log).size(), static_cast<size_t>(kEvents));
+      if (HasFailure()) return;
+    }
+  }
+  EXPECT_GT(interrupted, 8);
 }
 
 TEST_F(SqliteJobLogTest, ANewerLogIsRefused) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <mutex>
 #include <thread>
@@ -57,6 +58,14 @@ int64_t ChecksumOf(int64_t sequence, const std::string& job_id, const std::strin
   return static_cast<int64_t>(Hash64(event, Hash64(job_id, static_cast<uint64_t>(sequence))));
 }
 
+// Returns what the operating system said about the latest error: ": Read-only file system". Empty if it said nothing.
+std::string CauseText(sqlite3* db) {
+  const int code = db == nullptr ? 0 : sqlite3_system_errno(db);
+  const int error = sqlite3_errcode(db) & 0xff;
+  const bool is_of_system = error == SQLITE_IOERR || error == SQLITE_CANTOPEN;
+  return code == 0 || !is_of_system ? "" : absl::StrCat(": ", std::strerror(code));
+}
+
 class SqliteJobLog final : public JobLog {
  public:
   SqliteJobLog(sqlite3* db, std::string path) : db_(db), path_(std::move(path)) {}
@@ -98,8 +107,8 @@ class SqliteJobLog final : public JobLog {
 
   absl::Status Append(LogBatch* batch) override {
     const std::lock_guard lock(mutex_);
-    XLAD_RETURN_IF_ERROR(compaction_error_);
-    return InTransaction([&]() -> absl::Status {
+    XLAD_RETURN_IF_ERROR(error_);
+    error_ = InTransaction([&]() -> absl::Status {
       for (JobEvent& event : batch->events) {
         const std::string bytes = event.SerializeAsString();
         const int64_t sequence = ++last_sequence_;  // After an error, the log is reopened.
@@ -124,6 +133,7 @@ class SqliteJobLog final : public JobLog {
       }
       return absl::OkStatus();
     });
+    return error_;
   }
 
   absl::Status ReadEvents(const std::function<absl::Status(const JobEvent&)>& visit) override {
@@ -256,6 +266,10 @@ class SqliteJobLog final : public JobLog {
       const auto begin = std::chrono::steady_clock::now();
       {
         const std::lock_guard lock(mutex_);
+        if (!error_.ok()) {
+          sqlite3_backup_finish(backup);
+          return error_;
+        }
         code = sqlite3_backup_step(backup, kPagesPerStep);
       }
       if (code == SQLITE_OK) std::this_thread::sleep_for(std::chrono::steady_clock::now() - begin);
@@ -277,9 +291,9 @@ class SqliteJobLog final : public JobLog {
   template <typename Work>
   absl::Status CompactionStep(const Work& work) {
     const std::lock_guard lock(mutex_);
-    XLAD_RETURN_IF_ERROR(compaction_error_);
-    compaction_error_ = work();
-    return compaction_error_;
+    XLAD_RETURN_IF_ERROR(error_);
+    error_ = work();
+    return error_;
   }
 
   // `sql` deletes at most ?2 rows of the job ?1.
@@ -362,7 +376,7 @@ class SqliteJobLog final : public JobLog {
 
   absl::Status Error(absl::string_view what) const {
     const int code = sqlite3_errcode(db_);
-    const std::string text = absl::StrCat(path_, ": ", sqlite3_errmsg(db_), " (", what, ")");
+    const std::string text = absl::StrCat(path_, ": ", sqlite3_errmsg(db_), CauseText(db_), " (", what, ")");
     if (code == SQLITE_BUSY || code == SQLITE_LOCKED) {
       return absl::AlreadyExistsError(absl::StrCat(path_, " is in use by another coordinator; stop it, or give this "
                                                    "one another --data folder"));
@@ -376,7 +390,9 @@ class SqliteJobLog final : public JobLog {
   }
 
   std::mutex mutex_;
-  absl::Status compaction_error_;  // The first error of a compaction, after which the log must be reopened.
+  // The first error of an append or a compaction, after which the log must be reopened. The database stays locked until
+  // its last user has ended, so a backup ends as well.
+  absl::Status error_;
   sqlite3* db_;
   const std::string path_;
   int64_t last_sequence_ = 0;  // The number of the latest event.
@@ -389,7 +405,8 @@ absl::StatusOr<std::unique_ptr<JobLog>> OpenSqliteJobLog(const std::string& path
   sqlite3* db = nullptr;
   if (sqlite3_open_v2(path.c_str(), &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr) !=
       SQLITE_OK) {
-    const std::string text = absl::StrCat("cannot open ", path, ": ", sqlite3_errmsg(db));
+    const std::string text = absl::StrCat("cannot open ", path, ": ", sqlite3_errmsg(db), CauseText(db),
+                                          "; remove the cause, or give the coordinator another --data folder");
     sqlite3_close(db);
     return absl::InternalError(text);
   }
