@@ -2,7 +2,6 @@
 // the real state machines. They must not crash, and a coordinator must be able to recover from the resulting log.
 #include <fuzzer/FuzzedDataProvider.h>
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -11,6 +10,7 @@
 #include "base/random.h"
 #include "proto/protocol.h"
 #include "service/group_commit.h"
+#include "service/testing/odd_messages.h"
 #include "service/validate.h"
 
 namespace xlad::service {
@@ -76,20 +76,8 @@ class Target {
   }
   void Advance(int64_t ms) { clock_.Advance(ms * kNsPerMs); }
 
-  // Sets the empty job_id fields of a message to the job's id, because random bytes are rarely a valid id.
-  void FillJob(google::protobuf::Message* message) const {
-    const auto* descriptor = message->GetDescriptor();
-    for (int f = 0; f < descriptor->field_count(); ++f) {
-      const auto* field = descriptor->field(f);
-      const auto* reflection = message->GetReflection();
-      if (field->is_repeated()) continue;
-      if (field->name() == "job_id" && reflection->GetString(*message, field).empty()) {
-        reflection->SetString(message, field, job_);
-      } else if (field->cpp_type() == field->CPPTYPE_MESSAGE && reflection->HasField(*message, field)) {
-        FillJob(reflection->MutableMessage(message, field));
-      }
-    }
-  }
+  // Random bytes are rarely a valid id.
+  void FillJob(google::protobuf::Message* message) const { FillIn("job_id", job_, message); }
 
  private:
   ManualClock clock_;
@@ -102,65 +90,13 @@ class Target {
   std::vector<StoreIndex> indexes_;
 };
 
-// Sets fields to values that are plausible, at a limit or beyond it, because random bytes are rarely a valid message.
-void Generate(FuzzedDataProvider* input, google::protobuf::Message* message, int depth) {
-  using Field = google::protobuf::FieldDescriptor;
-  const auto* reflection = message->GetReflection();
-  const auto number = [input] {
-    return input->PickValueInArray<int64_t>(
-        {0, 1, 1, 1, 2, 3, 9, 10, 11, 1000, kMaxSteps, kMaxSteps + 1, INT32_MAX, INT64_MAX, -1, INT64_MIN});
-  };
-  const auto text = [input] {
-    return input->PickValueInArray<std::string>({"", "w", "w", "dp", "xlad:", "file:/x", std::string(64, '0'),
-                                                 std::string(kMaxNameBytes + 1, 'x'), "line\nline"});
-  };
-  for (int f = 0; f < message->GetDescriptor()->field_count() && input->remaining_bytes() > 0; ++f) {
-    const Field* field = message->GetDescriptor()->field(f);
-    if (input->ConsumeIntegralInRange(0, 2) == 0) continue;
-    if (field->cpp_type() == Field::CPPTYPE_MESSAGE) {
-      if (depth >= 4 || field->is_map()) continue;
-      Generate(
-          input,
-          field->is_repeated() ? reflection->AddMessage(message, field) : reflection->MutableMessage(message, field),
-          depth + 1);
-    } else if (field->is_repeated()) {
-      if (field->cpp_type() == Field::CPPTYPE_STRING) reflection->AddString(message, field, text());
-      if (field->cpp_type() == Field::CPPTYPE_INT64) reflection->AddInt64(message, field, number());
-      if (field->cpp_type() == Field::CPPTYPE_FLOAT) reflection->AddFloat(message, field, NAN);
-    } else if (field->name() != "job_id") {
-      switch (field->cpp_type()) {
-        case Field::CPPTYPE_STRING:
-          reflection->SetString(message, field, text());
-          break;
-        case Field::CPPTYPE_INT64:
-          reflection->SetInt64(message, field, number());
-          break;
-        case Field::CPPTYPE_INT32:
-          reflection->SetInt32(message, field, static_cast<int32_t>(number()));
-          break;
-        case Field::CPPTYPE_UINT64:
-          reflection->SetUInt64(message, field, static_cast<uint64_t>(number()));
-          break;
-        case Field::CPPTYPE_BOOL:
-          reflection->SetBool(message, field, input->ConsumeBool());
-          break;
-        case Field::CPPTYPE_ENUM:
-          reflection->SetEnumValue(message, field, static_cast<int>(number() & 3));
-          break;
-        default:
-          break;
-      }
-    }
-  }
-}
-
 // Makes the next message. Returns false if the message cannot be parsed or Validate refuses it.
 template <typename Message>
 bool Take(FuzzedDataProvider* input, const Target& target, Message* message) {
   if (input->ConsumeIntegralInRange(0, 3) == 0) {
     if (!message->ParseFromString(input->ConsumeRandomLengthString())) return false;
   } else {
-    Generate(input, message, 0);
+    MakeOdd([input](uint64_t below) { return input->ConsumeIntegralInRange<uint64_t>(0, below - 1); }, message);
   }
   target.FillJob(message);
   return Validate(*message).ok();
