@@ -44,6 +44,16 @@ class HealthCall final : public grpc::ServerGenericBidiReactor {
   grpc::ByteBuffer response_;
 };
 
+// Whether the calls of this role wait for a client that is slow to take its responses. The workers of a cluster may all
+// have the same user, and load a model at the same time.
+bool MayWait(security::Role role) { return role == security::Role::kWorker || role == security::Role::kOwner; }
+
+// Clients repeat a call that ends with Unavailable.
+absl::Status TooManyUnread(const security::Caller& caller) {
+  return absl::UnavailableError(
+      absl::StrCat("found too many responses that user ", UserOf(caller), " has not read; try again in a moment"));
+}
+
 // A call whose handler runs on a pool. It has two owners: gRPC until OnDone, and the handler until it has returned.
 class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStream {
  public:
@@ -78,7 +88,7 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
   }
   void OnDone() override {
     message_limits_->End(last_);
-    message_limits_->Release(reserved_bytes_);
+    message_limits_->Release(UserOf(access_.caller), room_, last_bytes_);
     Release();
   }
 
@@ -144,9 +154,10 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
     const absl::Status idle = WaitFor(&lock, [this] { return !writing_; });
     if (!status.ok() || !idle.ok() || !held_.has_value()) return Finish(ToGrpcStatus(status.ok() ? idle : status));
     outgoing_ = *std::move(held_);
-    const auto bytes = static_cast<int64_t>(outgoing_.Length());
-    if (message_limits_->Reserve(bytes)) {
-      reserved_bytes_ = bytes;
+    last_bytes_ = static_cast<int64_t>(outgoing_.Length());
+    room_ = message_limits_->Reserve(UserOf(access_.caller), MayWait(access_.caller.role), last_bytes_);
+    if (room_ == MessageLimits::Room::kRefused) return Finish(ToGrpcStatus(TooManyUnread(access_.caller)));
+    if (room_ == MessageLimits::Room::kReserved) {
       last_ = message_limits_->Begin(context_);
       return StartWriteAndFinish(&outgoing_, grpc::WriteOptions(), grpc::Status::OK);
     }
@@ -176,8 +187,9 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
   MessageLimits* const message_limits_;
   const int64_t first_;
   bool has_first_ = false;  // Used by OnReadDone only.
-  // The last message, if it is sent after the handler has returned. OnDone is called after both have been set.
-  int64_t last_ = MessageLimits::kNone, reserved_bytes_ = 0;
+  // The last message, if it is sent after the handler has returned. OnDone is called after all three have been set.
+  int64_t last_ = MessageLimits::kNone, last_bytes_ = 0;
+  MessageLimits::Room room_ = MessageLimits::Room::kRefused;
   std::atomic<int> owners_ = 2;
   std::mutex mutex_;  // Guards all following members.
   std::condition_variable changed_;

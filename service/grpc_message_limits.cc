@@ -24,10 +24,24 @@ void MessageLimits::End(int64_t number) {
   waiting_.erase(number);
 }
 
-bool MessageLimits::Reserve(int64_t bytes) {
-  if (unsent_bytes_ += bytes; unsent_bytes_ <= kMaxUnsentBytes) return true;
-  unsent_bytes_ -= bytes;
-  return false;
+MessageLimits::Room MessageLimits::Reserve(const std::string& user, bool may_wait, int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto found = unsent_by_user_.find(user);
+  const int64_t own = found == unsent_by_user_.end() ? 0 : found->second;
+  const bool fits = own + bytes <= kMaxUnsentBytesOfUser && unsent_bytes_ + bytes <= kMaxUnsentBytes;
+  if (!fits && own > 0 && !may_wait) return Room::kRefused;
+  if (bytes > 0) unsent_by_user_[user] += bytes;
+  if (!fits) return Room::kMustWait;
+  unsent_bytes_ += bytes;
+  return Room::kReserved;
+}
+
+void MessageLimits::Release(const std::string& user, Room room, int64_t bytes) {
+  if (room == Room::kRefused || bytes == 0) return;
+  const std::lock_guard lock(mutex_);
+  if (room == Room::kReserved) unsent_bytes_ -= bytes;
+  const auto own = unsent_by_user_.find(user);
+  if ((own->second -= bytes) == 0) unsent_by_user_.erase(own);
 }
 
 // Checks ten times in the time of the limit, so that a new message need not wake the thread.

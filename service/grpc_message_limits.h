@@ -4,12 +4,12 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <string>
 #include <thread>
 
 namespace xlad::service {
@@ -28,10 +28,18 @@ class MessageLimits {
   void End(int64_t number);
   static constexpr int64_t kNone = -1;
 
-  // Counts the bytes of a message for whose end no thread waits. Returns false, and counts nothing, if there would be
-  // more than kMaxUnsentBytes. The thread of the call must then wait until the message has been sent.
-  bool Reserve(int64_t bytes);
-  void Release(int64_t bytes) { unsent_bytes_ -= bytes; }
+  // How the last message of a call is sent.
+  enum class Room {
+    kReserved,  // No thread needs to wait for its end.
+    kMustWait,  // The thread of the call must wait until the message has been sent.
+    kRefused,   // The call must end with an error instead.
+  };
+  // Counts the bytes of a message, until Release, unless the result is kRefused. At most kMaxUnsentBytes of all users
+  // and kMaxUnsentBytesOfUser of each user are sent without a thread that waits. A user who has no unsent bytes may
+  // always use one thread to wait. Otherwise calls wait only if `may_wait`, so that the threads remain for other users.
+  Room Reserve(const std::string& user, bool may_wait, int64_t bytes);
+  // Must be called when the message has ended, with the arguments and the result of Reserve.
+  void Release(const std::string& user, Room room, int64_t bytes);
 
  private:
   struct Waiting {
@@ -41,13 +49,15 @@ class MessageLimits {
   void Run();
 
   static constexpr int64_t kMaxUnsentBytes = 64 << 20;
+  static constexpr int64_t kMaxUnsentBytesOfUser = 16 << 20;
 
   const std::chrono::milliseconds limit_;
-  std::atomic<int64_t> unsent_bytes_ = 0;
   std::mutex mutex_;  // Guards all following members.
   std::condition_variable changed_;
   std::map<int64_t, Waiting> waiting_;  // The oldest one is the first.
   int64_t next_ = 0;
+  int64_t unsent_bytes_ = 0;                       // Those with Room::kReserved.
+  std::map<std::string, int64_t> unsent_by_user_;  // All counted bytes; only users who have some.
   bool ending_ = false;
   std::thread thread_;
 };

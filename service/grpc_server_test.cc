@@ -219,15 +219,38 @@ TEST_F(StalledCalls, ResponsesThatTheClientDoesNotTake) {
   ExpectCancelled(Http2Call(status, GrpcMessage(""), kNone), "the last response of a handler");
 }
 
+constexpr int64_t kMb = 1 << 20;
+using Room = MessageLimits::Room;
+
 TEST(MessageLimits, TheMemoryOfUnsentMessagesIsBounded) {
   MessageLimits limits(std::chrono::hours(1));
-  constexpr int64_t kMb = 1 << 20;
   int64_t reserved = 0;
-  while (reserved < 1000 && limits.Reserve(kMb)) ++reserved;
+  for (int user = 0; user < 10; ++user) {
+    for (int i = 0; i < 100; ++i) {
+      reserved += limits.Reserve(absl::StrCat("user", user), /*may_wait=*/true, kMb) == Room::kReserved;
+    }
+  }
   EXPECT_EQ(reserved, 64);
-  EXPECT_FALSE(limits.Reserve(1));
-  limits.Release(kMb);
-  EXPECT_TRUE(limits.Reserve(kMb));
+  EXPECT_EQ(limits.Reserve("user0", false, 1), Room::kRefused);
+  EXPECT_EQ(limits.Reserve("another", false, 1), Room::kMustWait) << "which has no unsent bytes";
+  EXPECT_EQ(limits.Reserve("another", false, 1), Room::kRefused) << "another thread may not wait";
+}
+
+TEST(MessageLimits, AUserWhoReadsNothingDoesNotAffectOthers) {
+  MessageLimits limits(std::chrono::hours(1));
+  int64_t reserved = 0;
+  while (limits.Reserve("reader", false, kMb) == Room::kReserved) ++reserved;
+  EXPECT_EQ(reserved, 16);
+  EXPECT_EQ(limits.Reserve("reader", false, kMb), Room::kRefused);
+  EXPECT_EQ(limits.Reserve("reader", /*may_wait=*/true, kMb), Room::kMustWait);
+  EXPECT_EQ(limits.Reserve("other", false, 16 * kMb), Room::kReserved);
+  EXPECT_EQ(limits.Reserve("large", false, 17 * kMb), Room::kMustWait) << "A large response is sent, too.";
+  limits.Release("reader", Room::kMustWait, kMb);
+  EXPECT_EQ(limits.Reserve("reader", false, kMb), Room::kRefused);
+  limits.Release("reader", Room::kReserved, kMb);
+  EXPECT_EQ(limits.Reserve("reader", false, kMb), Room::kReserved);
+  for (int i = 0; i < 16; ++i) limits.Release("reader", Room::kReserved, kMb);
+  EXPECT_EQ(limits.Reserve("reader", false, 16 * kMb), Room::kReserved);
 }
 
 TEST_F(GrpcServerTest, HealthIsAnsweredWithoutATokenAndWithoutReadingTheRequest) {
