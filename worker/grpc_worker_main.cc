@@ -60,12 +60,14 @@ std::string WithPort(const std::string& listen) {
   return host.ok() ? JoinHostPort(*host, 0) : listen;
 }
 
-// When a machine starts, its name servers may answer only later.
-absl::Status AwaitListenHost(const std::string& listen, const std::atomic<int>* stop) {
+// When a machine starts, its name servers may answer only later. Returns false if the worker must stop before one does.
+absl::StatusOr<bool> AwaitListenHost(const std::string& listen, const std::atomic<int>* stop) {
   XLAD_ASSIGN_OR_RETURN(const HostPort at, ParseHostPort(listen));
   const auto resolved = ResolvePatiently(at.host, at.port, kResolveMs, stop);
   // Listen reports an unknown host, and names the interfaces of this machine.
-  return absl::IsUnavailable(resolved.status()) ? resolved.status() : absl::OkStatus();
+  if (!absl::IsUnavailable(resolved.status())) return true;
+  if (*stop != 0) return false;
+  return resolved.status();
 }
 
 // Peers encrypt only connections to addresses off loopback. A port that other machines can reach must therefore be
@@ -176,7 +178,8 @@ class ReadyFile {
 class Daemon {
  public:
   absl::StatusOr<WorkerEnd> Run(const WorkerOptions& options, runtime::DeviceKinds kinds, std::atomic<int>* stop) {
-    XLAD_RETURN_IF_ERROR(Start(options, kinds, stop));
+    XLAD_ASSIGN_OR_RETURN(const bool has_started, Start(options, kinds, stop));
+    if (!has_started) return WorkerEnd::kIdle;
     bool stop_handled = false;
     while (true) {
       for (Event& event : events_.Take()) {
@@ -210,7 +213,8 @@ class Daemon {
     return absl::OkStatus();
   }
 
-  absl::Status Start(const WorkerOptions& options, runtime::DeviceKinds kinds, std::atomic<int>* stop) {
+  // Returns false if the worker must stop before it can listen.
+  absl::StatusOr<bool> Start(const WorkerOptions& options, runtime::DeviceKinds kinds, std::atomic<int>* stop) {
     const std::unique_ptr<Random> random = SystemRandom();
     WorkerCoreOptions core;
     XLAD_RETURN_IF_ERROR(OfferDevices(options, kinds, &core.identity));
@@ -219,7 +223,8 @@ class Daemon {
     if (const absl::Status opened = ready_file_.Open(options.ready_file); !opened.ok()) {
       return Annotate(opened, "--ready-file");
     }
-    XLAD_RETURN_IF_ERROR(AwaitListenHost(WithPort(options.listen), stop));
+    XLAD_ASSIGN_OR_RETURN(const bool may_listen, AwaitListenHost(WithPort(options.listen), stop));
+    if (!may_listen) return false;
     XLAD_ASSIGN_OR_RETURN(acceptor_, PeerAcceptor::Listen(WithPort(options.listen)));
     XLAD_ASSIGN_OR_RETURN(const std::string data_address, AddressForOthers(acceptor_->address(), options.advertise));
     XLAD_RETURN_IF_ERROR(CheckAdvertised(acceptor_->address(), data_address));
@@ -251,7 +256,7 @@ class Daemon {
     const auto emit = [this](Event event) { events_.Push(std::move(event)); };
     const auto refuse = [this](const absl::Status& status) { Refuse(status); };
     XLAD_ASSIGN_OR_RETURN(attachment_, Attachment::Start(options.coordinator, clock_.get(), emit, refuse));
-    return absl::OkStatus();
+    return true;
   }
 
   static AttemptSetup MakeSetup(const WorkerOptions& options, const RegisterWorker& identity) {
