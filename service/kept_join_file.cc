@@ -34,7 +34,11 @@ absl::StatusOr<KeptJoinFile> KeptJoinFile::Write(Options options) {
       if (record->role != own.caller.role || record->user != own.caller.user) return file;
       file.ids_.push_back(record->id);
       file.expires_unix_s_ = record->expires_unix_s;
-      XLAD_RETURN_IF_ERROR(file.RenewIfDue().status());
+      // The token is still valid, and RenewIfDue is called again.
+      if (const auto renewed = file.RenewIfDue(); !renewed.ok()) {
+        LogError("the join file cannot be renewed",
+                 {{"file", own.path}, {"error", std::string(renewed.status().message())}});
+      }
       return file;
     }
   }

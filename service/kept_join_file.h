@@ -26,7 +26,7 @@ class KeptJoinFile {
   };
   // Writes a join file with a new token, and revokes the token of the existing file. If the existing file has a valid
   // token of the coordinator at this address, the file is kept; it is then renewed like a new one if it has a token of
-  // `caller`.
+  // `caller`. If this renewal fails, the error is logged and the present token is kept.
   static absl::StatusOr<KeptJoinFile> Write(Options options);
 
   // Writes a new token to the file if at most a third of the validity of the present one is left, and the file still

@@ -89,6 +89,21 @@ TEST_F(KeptJoinFileTest, TheFileOfAnEarlierProcessIsKeptUntilItIsDue) {
   EXPECT_TRUE(IsValid(Token()));
 }
 
+TEST_F(KeptJoinFileTest, AValidTokenIsKeptIfTheRenewalFails) {
+  Write();
+  const std::string first = Token();
+  clock_.Advance(25 * kDayNs);
+  const std::string authority = JoinPath(data_, "security/ca.pem");
+  ASSERT_TRUE(RealFileSystem().Rename(authority, authority + ".away").ok());
+  KeptJoinFile file = Write();
+  EXPECT_FALSE(file.RenewIfDue().ok()) << "A renewal needs the certificate of the authority.";
+  EXPECT_EQ(Token(), first);
+  EXPECT_TRUE(IsValid(first));
+  ASSERT_TRUE(RealFileSystem().Rename(authority + ".away", authority).ok());
+  EXPECT_TRUE(file.RenewIfDue().value_or(false));
+  EXPECT_NE(Token(), first);
+}
+
 TEST_F(KeptJoinFileTest, AFileOfTheUserIsNotReplaced) {
   KeptJoinFile file = Write();
   const auto own = MakeJoinFile(data_, {"alice", security::Role::kReader}, 60 * 86'400, &clock_);
