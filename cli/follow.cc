@@ -278,6 +278,22 @@ int EndDrain(client::CoordinatorClient& client, const JobStatus& status, const D
   return written == kOk ? static_cast<int>(kMoved) : written;
 }
 
+// Cancels the job, and says at which step.
+void CancelAtStop(client::CoordinatorClient& client, const std::string& job_id, const JobSpec& spec) {
+  if (const absl::Status canceled = client.Cancel(job_id); !canceled.ok()) {
+    std::fprintf(stderr, "xlad: %s was not canceled: %s\n", job_id.c_str(), std::string(canceled.message()).c_str());
+    return;
+  }
+  const absl::StatusOr<JobStatus> status = client.GetJob(job_id);
+  if (!status.ok()) {
+    std::fprintf(stderr, "xlad: %s was canceled; its last step is not known: %s\n", job_id.c_str(),
+                 std::string(status.status().message()).c_str());
+    return;
+  }
+  std::fprintf(stderr, "xlad: %s was canceled at step %lld of %lld\n", job_id.c_str(),
+               static_cast<long long>(status->step()), static_cast<long long>(spec.steps()));
+}
+
 }  // namespace
 
 int FollowJob(client::CoordinatorClient& client, const std::string& job_id, const JobSpec& spec,
@@ -309,9 +325,7 @@ int FollowJob(client::CoordinatorClient& client, const std::string& job_id, cons
   }
   if (*stop != 0 && !HasEnded(status.state())) {
     if (options.cancel_on_stop) {
-      (void)client.Cancel(job_id);
-      std::fprintf(stderr, "xlad: %s was canceled at step %lld of %lld\n", job_id.c_str(),
-                   static_cast<long long>(status.step()), static_cast<long long>(spec.steps()));
+      CancelAtStop(client, job_id, spec);
     } else {
       std::fprintf(stderr, "xlad: %s continues; xlad ps shows it, and xlad cancel %s ends it\n", job_id.c_str(),
                    job_id.c_str());

@@ -339,6 +339,10 @@ class Faults(unittest.TestCase):
                 wait_for(lambda: says("attempt 2 running"), "the job to continue")
                 run.popen.send_signal(signal.SIGINT)
                 self.assertEqual(run.popen.wait(PATIENCE_S), 130)
+                canceled = re.search(r"xlad: job-\w+ was canceled at step (\d+) of", run.log())
+                self.assertIsNotNone(canceled, run.log())
+                saved = max(map(int, re.findall(r"checkpoint of step (\d+)", log.read_text(errors="replace"))))
+                self.assertGreaterEqual(int(canceled[1]), saved, "the step is older than a checkpoint")
             finally:
                 run.close()
 
