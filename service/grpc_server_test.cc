@@ -3,8 +3,10 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <future>
+#include <thread>
 
 #include "base/file_system.h"
 #include "base/grpc_channel.h"
@@ -162,6 +164,24 @@ class StalledCalls : public GrpcServerTest {
     const std::string reset = Http2Frame(/*RST_STREAM*/ 3, 0, 1, "code").substr(0, 9);
     EXPECT_TRUE(Receives(connection.get(), reset)) << what;
   }
+  // Like ExpectCancelled, but meanwhile repeats the message, so that the coordinator never waits long for one.
+  void ExpectCancelledWhileSending(const std::string& call, const std::string& message, const char* what) {
+    const auto connection = *TcpNetwork().Dial(impatient_->Address(), kLongMs);
+    ASSERT_TRUE(Write(connection.get(), call).ok());
+    std::atomic<bool> is_over = false;
+    std::thread sender([&] {
+      constexpr int64_t kPauseMs = 20;
+      const std::string frame = Http2Frame(/*DATA*/ 0, 0, 1, message);
+      for (int64_t ms = 0; ms < kLongMs && !is_over && Write(connection.get(), frame).ok(); ms += kPauseMs) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(kPauseMs));
+      }
+      if (!is_over) connection->Shutdown();  // Then Receives returns false.
+    });
+    const std::string reset = Http2Frame(/*RST_STREAM*/ 3, 0, 1, "code").substr(0, 9);
+    EXPECT_TRUE(Receives(connection.get(), reset)) << what;
+    is_over = true;
+    sender.join();
+  }
 
   std::unique_ptr<CoordinatorDaemon> impatient_;
 };
@@ -213,7 +233,7 @@ TEST_F(StalledCalls, LaterMessages) {
 TEST_F(StalledCalls, ResponsesThatTheClientDoesNotTake) {
   constexpr uint32_t kNone = 0;
   ExpectCancelled(Http2Call(kReflection, ListServices(), kNone), kReflection);
-  ExpectCancelled(Http2Call(kAttach, ClockProbe(), kNone), kAttach);
+  ExpectCancelledWhileSending(Http2Call(kAttach, ClockProbe(), kNone), ClockProbe(), kAttach);
   ExpectCancelled(Http2Call(kWatchHealth, GrpcMessage(""), kNone), kWatchHealth);
   const std::string status = "/xlad.v1.Coordinator/GetStatus";
   ExpectCancelled(Http2Call(status, GrpcMessage(""), kNone), "the last response of a handler");
