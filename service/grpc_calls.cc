@@ -103,11 +103,17 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
     }
     const grpc::ByteBuffer buffer = std::exchange(incoming_, {});
     read_ = ReadState::kNone;
-    if (method_->reads_ahead) BeginRead();
+    if (reads_ahead_) BeginRead();
     lock.unlock();
     XLAD_RETURN_IF_ERROR(access_.CheckToken());
     XLAD_RETURN_IF_ERROR(FromByteBuffer(buffer, method_->max_message_bytes, message));
     return true;
+  }
+
+  void ReadAhead() override {
+    const std::lock_guard lock(mutex_);
+    reads_ahead_ = true;
+    BeginRead();
   }
 
   absl::Status Write(const google::protobuf::MessageLite& message) override {
@@ -195,6 +201,7 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
   std::condition_variable changed_;
   ReadState read_ = ReadState::kPending;
   bool handed_over_ = false;
+  bool reads_ahead_ = false;
   bool writing_ = false;
   bool gone_ = false;
   grpc::ByteBuffer incoming_, outgoing_;

@@ -41,6 +41,10 @@ class CallStream {
   // client has disconnected, DeadlineExceeded if it does not send a message for 30 s, InvalidArgument if the message is
   // too large or cannot be parsed, Unauthenticated if the caller's token has become invalid.
   virtual absl::StatusOr<bool> Read(google::protobuf::MessageLite* message) = 0;
+  // From now on, the next message is read while the handler handles one. A client can fill the memory of a message that
+  // is being read until the handler has finished, so a handler may call this only if it then waits for nothing but the
+  // disk or a worker that takes the messages.
+  virtual void ReadAhead() = 0;
   // The message is sent at the next Write or when the handler returns OK, and is dropped if the handler returns an
   // error. Waits while an earlier message is still being sent. Returns Cancelled, DeadlineExceeded and
   // Unauthenticated as Read does.
@@ -86,9 +90,6 @@ struct Method {
   HandlerPool* pool = nullptr;
   int64_t max_message_bytes = 0;  // A larger message is refused.
   Handler handler;
-  // Whether the next message is read while one is handled. A client can fill the memory of a message that is being read
-  // until the handler has finished, so this is set only for handlers that wait for nothing but the disk.
-  bool reads_ahead = false;
 };
 
 // Makes the reactor of a call without a handler: the streams of workers, and of clients that follow a job or a session.

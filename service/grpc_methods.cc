@@ -44,6 +44,7 @@ Handler Command(Work work) {
 
 absl::Status PutBlob(Engine* engine, CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(PutBlobRequest request, ReadRequest<PutBlobRequest>(stream));
+  stream->ReadAhead();
   XLAD_ASSIGN_OR_RETURN(const auto upload, engine->blobs().BeginUpload(request.digest()));
   bool found = true;
   while (found) {
@@ -139,6 +140,7 @@ absl::Status PutBatch(Engine* engine, CallStream* stream) {
     XLAD_ASSIGN_OR_RETURN(const bool room, engine->spool().WaitForRoom(job_id, kWaitForBatchMs));
     if (!room) return stream->Write(response);
     XLAD_ASSIGN_OR_RETURN(const auto arrival, engine->spool().Begin(job_id, batch));
+    stream->ReadAhead();
     for (bool found = true; found;) {
       XLAD_RETURN_IF_ERROR(arrival->Append(request.chunk()));
       XLAD_ASSIGN_OR_RETURN(found, stream->Read(&request));
@@ -361,7 +363,6 @@ void AddTransfers(Engine* e, HandlerPools* pools, CallTable* table) {
   add("PutBatch", &pools->feeds, [e](CallStream* stream) { return PutBatch(e, stream); });
   add("GetBatchRange", &pools->waits, [e](CallStream* stream) { return GetBatchRange(e, stream); });
   add("PutBlob", &pools->uploads, [e](CallStream* stream) { return PutBlob(e, stream); });
-  table->methods["PutBlob"].reads_ahead = true;
 }
 
 }  // namespace

@@ -66,6 +66,7 @@ absl::Status PutArray(Relay* relay, CallStream* stream) {
   const std::string session_id = request.session_id();
   const absl::Status status = relay->Call(session_id, [&](SessionWorker::Stub* stub, grpc::ClientContext* context) {
     const auto writer = stub->PutArray(context, &response);
+    stream->ReadAhead();  // The session runs, so its worker takes the messages.
     for (bool more = true; more && writer->Write(request);) {
       const absl::StatusOr<bool> found = stream->Read(&request);
       read = found.status();

@@ -1,0 +1,76 @@
+// A handler that reads ahead.
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/grpc_channel.h"
+#include "proto/worker.grpc.pb.h"
+#include "proto/xlad_v1.h"
+#include "service/access.h"
+#include "service/grpc_calls.h"
+#include "service/grpc_message_limits.h"
+
+namespace xlad::service {
+namespace {
+
+constexpr int64_t kReadAheadMs = 600'000;  // Longer than the test takes, however busy the machine is.
+
+// The second message is larger than the HTTP/2 window of a call, so the client can send it only if it is read.
+TEST(ReadAhead, TheNextMessageArrivesWhileTheHandlerIsBusy) {
+  std::promise<void> second_sent;
+  std::future<void> sent = second_sent.get_future();
+  std::string received;
+  HandlerPool pool(1, 1);
+  MessageLimits limits(std::chrono::hours(1));
+  CallTable table;
+  table.message_limits = &limits;
+  table.methods["PutBlob"] = {&pool, 64 << 20, [&](CallStream* stream) -> absl::Status {
+                                XLAD_ASSIGN_OR_RETURN(auto request, ReadRequest<PutBlobRequest>(stream));
+                                received += request.chunk();
+                                stream->ReadAhead();
+                                if (sent.wait_for(std::chrono::milliseconds(kReadAheadMs)) !=
+                                    std::future_status::ready) {
+                                  return absl::InternalError("the second message was not read");
+                                }
+                                XLAD_RETURN_IF_ERROR(stream->Read(&request).status());
+                                received += request.chunk();
+                                return stream->Write(PutBlobResponse());
+                              }};
+  CallRouter router(std::move(table), [](const std::string&, const std::string&) {});
+  AccessControl access({"127.0.0.1:1", "the shared token", nullptr});
+  router.SetAccess(&access);
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // Otherwise the window may grow.
+  builder.RegisterCallbackGenericService(&router);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  ASSERT_NE(server, nullptr);
+
+  const auto stub = Coordinator::NewStub(*MakeChannel({absl::StrCat("127.0.0.1:", port), "", ""}));
+  grpc::ClientContext context;
+  PrepareCall(&context, "the shared token", kReadAheadMs);
+  PutBlobResponse response;
+  const auto upload = stub->PutBlob(&context, &response);
+  PutBlobRequest request;
+  request.set_digest(std::string(64, '0'));
+  request.set_chunk("first, ");
+  EXPECT_TRUE(upload->Write(request));
+  const std::string large(3 << 20, 'x');
+  request.set_chunk(large);
+  EXPECT_TRUE(upload->Write(request));
+  second_sent.set_value();
+  upload->WritesDone();
+  const grpc::Status status = upload->Finish();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_TRUE(received == "first, " + large);
+  server->Shutdown();
+  pool.Stop();
+}
+
+}  // namespace
+}  // namespace xlad::service
