@@ -272,6 +272,7 @@ class Followers::Stream final : public grpc::ServerGenericBidiReactor {
   enum class State { kReading, kOpening, kIdle, kWriting, kGone };
 
   void Refuse(const absl::Status& why) {
+    LogWarn("the stream of a client is ended", {{"peer", context_->peer()}, {"why", std::string(why.message())}});
     refused_ = why;
     is_refused_ = true;
     owner_->Wake(this);
