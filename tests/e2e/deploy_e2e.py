@@ -370,6 +370,17 @@ class Slurm(unittest.TestCase):
                 code, text = self.exit_code(where, *endless, act=kill)
                 self.assertEqual(code, 75, text)
 
+    def test_the_batch_script_is_requeued_if_its_workers_do_not_stop_in_time(self):
+        def interrupt(batch, said):
+            wait_for(lambda: said("checkpoint of step"), "a checkpoint")
+            batch.send_signal(signal.SIGTERM)
+
+        with folder() as where:
+            code, text = self.exit_code(where, OWN_EXAMPLES / "spiral_mlp", "--mesh", "dp=4", "--steps", "1000000",
+                                        "--checkpoint-every", "20", act=interrupt, XLAD_WORKER_GRACE_MS="1")
+            self.assertEqual(code, 75, text)
+            self.assertIn("did not stop within the grace period", text)
+
 
 if __name__ == "__main__":
     unittest.main()
