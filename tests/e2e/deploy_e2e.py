@@ -370,6 +370,16 @@ class Slurm(unittest.TestCase):
                 code, text = self.exit_code(where, *endless, act=kill)
                 self.assertEqual(code, 75, text)
 
+    def test_the_batch_script_without_a_job_is_requeued_if_a_process_is_killed(self):
+        for killed in (b"worker", b"coordinator"):
+            def kill(batch, said, killed=killed):
+                wait_for(lambda: said("slurm-4711-0") and said("slurm-4711-1"), "both workers to start")
+                self.kill(batch, killed)
+
+            with self.subTest(killed), folder() as where:
+                code, text = self.exit_code(where, act=kill)
+                self.assertEqual(code, 75, text)
+
     def test_the_batch_script_is_requeued_if_its_workers_do_not_stop_in_time(self):
         def interrupt(batch, said):
             wait_for(lambda: said("checkpoint of step"), "a checkpoint")
