@@ -194,11 +194,13 @@ class Kubernetes(unittest.TestCase):
             is_ready = lambda: subprocess.run(command).returncode == 0
             file.touch()  # That of an earlier process.
             made.coordinator.popen.send_signal(signal.SIGSTOP)
-            made.workers["w0"] = worker = Process(made.where / "w0.log", "worker", "--coordinator", made.address,
-                                                  "--id", "w0", "--ready-file", file)
-            wait_for(lambda: "worker started" in worker.log(), "the worker to start")
-            self.assertFalse(is_ready(), "the worker has not registered")
-            made.coordinator.popen.send_signal(signal.SIGCONT)
+            try:
+                made.workers["w0"] = worker = Process(made.where / "w0.log", "worker", "--coordinator", made.address,
+                                                      "--id", "w0", "--ready-file", file)
+                wait_for(lambda: "worker started" in worker.log(), "the worker to start")
+                self.assertFalse(is_ready(), "the worker has not registered")
+            finally:
+                made.coordinator.popen.send_signal(signal.SIGCONT)
             wait_for(is_ready, "the worker to be ready")
             self.assertEqual([w["state"] for w in made.status()["workers"]], ["alive"])
             made.coordinator.terminate()
