@@ -445,6 +445,40 @@ ENTRY e {
   batch.Run();
 }
 
+// Columns are summed 64 at a time. The last piece of a row may overlap the piece before it.
+TEST(Kernel, DotsByRows) {
+  Batch batch;
+  for (const char* type : {"f64", "s32", "u8", "s8", "c64", "c128", "bf16"}) {
+    for (const int n : {4, 65, 130}) {
+      for (const char* line : {
+               "x = $[7,9] parameter(0)\n  y = $[9,%] parameter(1)\n  ROOT r = $[7,%] dot(x, y), "
+               "lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+               "x = $[2,3,7,4] parameter(0)\n  y = $[3,5,4,2,%] parameter(1)\n  ROOT r = $[2,7,5,%] dot(x, y), "
+               "lhs_batch_dims={0}, rhs_batch_dims={3}, lhs_contracting_dims={3,1}, rhs_contracting_dims={2,0}",
+               "x = $[7] parameter(0)\n  y = $[7,%] parameter(1)\n  ROOT r = $[%] dot(x, y), "
+               "lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+               "x = $[7,0] parameter(0)\n  y = $[0,%] parameter(1)\n  ROOT r = $[7,%] dot(x, y), "
+               "lhs_contracting_dims={1}, rhs_contracting_dims={0}"}) {
+        const std::string text = absl::StrReplaceAll(line, {{"$", type}, {"%", absl::StrCat(n)}});
+        const double error = type[0] == 'f' ? 1e-9 : type[0] == 'c' ? 1e-4 : type[0] == 'b' ? 2e-2 : 0;
+        batch.Add(absl::StrCat("HloModule m\nENTRY e {\n  ", text, "\n}\n"), Close(error));
+      }
+    }
+  }
+  for (const char* result : {"s32", "f64"}) {
+    const char* operand = result[0] == 's' ? "s8" : "f32";
+    batch.Add(absl::StrReplaceAll(R"(HloModule m
+ENTRY e {
+  x = #[17,33] parameter(0)
+  y = #[33,100] parameter(1)
+  ROOT r = $[17,100] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+})",
+                                  {{"$", result}, {"#", operand}}),
+              Close(1e-9));
+  }
+  batch.Run();
+}
+
 TEST(Kernel, LinearAlgebra) {
   Batch batch;
   for (const char* type : {"f32", "f64", "c64", "c128"}) {

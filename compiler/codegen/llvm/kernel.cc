@@ -147,6 +147,7 @@ KernelRule FindKernelRule(Opcode opcode) {
       {Opcode::kSelectAndScatter, EmitSelectAndScatter},
       {Opcode::kScan, EmitScan},
       {Opcode::kTranspose, EmitTranspose},
+      {Opcode::kDot, EmitDot},
       {Opcode::kRngBitGenerator, EmitRngBitGenerator},
       {Opcode::kCholesky, EmitCholesky},
       {Opcode::kTriangularSolve, EmitTriangularSolve},

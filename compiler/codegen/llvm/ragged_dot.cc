@@ -1,3 +1,5 @@
+// dot, several columns at once.
+//
 // ragged-dot: a dot whose rows, or whose summation range, are divided into groups of sizes given at run time.
 //
 //   rows:       result[.., r, ..] uses rhs[g] for the group g that row r is in; rows beyond all groups are 0
@@ -10,6 +12,7 @@
 #include "base/containers.h"
 #include "compiler/codegen/llvm/convert_ops.h"
 #include "compiler/codegen/llvm/element_rules.h"
+#include "compiler/codegen/llvm/kernel.h"
 #include "compiler/codegen/llvm/reducer.h"
 
 namespace xlad::compiler {
@@ -102,7 +105,66 @@ llvm::Value* Contract(Elements& elements, const Instruction& dot, const OperandI
   return RoundTo(ir.b, type, sum.Load()[0]);
 }
 
+// The number of columns that are summed at once. Their sums are eight vectors of 8 f64 numbers.
+constexpr int64_t kColumnsAtOnce = 64;
+constexpr int64_t kMinColumns = 4;
+
+// Whether the columns of the result, its last dimension, are neighbours in the memory of the right operand.
+bool HasColumns(const Instruction& dot) {
+  const Instruction& rhs = *dot.operand(1);
+  const hlo::DotDimensions& n = *dot.attributes().dot;
+  const int64_t last = rhs.shape().ndim() - 1;
+  return dot.shape().elements() > 0 && last >= 0 && !Contains(n.rhs_contracting, last) &&
+         !Contains(n.rhs_batch, last) && rhs.shape().dim(last) >= kMinColumns;
+}
+
 }  // namespace
+
+// The sums of several columns are computed at once, as vectors. Each sum has the same order as in the element rule.
+void EmitDot(KernelContext& kernel, const Instruction& dot) {
+  if (kernel.has_threads() || !HasColumns(dot)) return EmitLoops(kernel);
+  Ir& ir = kernel.ir();
+  Elements& elements = kernel.elements();
+  const Instruction *lhs = dot.operand(0), *rhs = dot.operand(1);
+  const hlo::DotDimensions& n = *dot.attributes().dot;
+  const ElementType type = dot.shape().type(), wide = Accumulating(type);
+  const int64_t columns = dot.shape().dims().back(), width = std::min(columns, kColumnsAtOnce);
+  // There is one position for each row of the result and each piece of its columns. If the last piece is shorter, it
+  // begins earlier and writes the same values again.
+  Dims pieces = dot.shape().dims(), contracted;
+  pieces.back() = (columns + width - 1) / width;
+  for (const int64_t d : n.lhs_contracting) contracted.push_back(lhs->shape().dim(d));
+  kernel.Divide(TileRows(pieces, kernel.wanted_tiles()));
+  ForPositions(ir, kernel.range(), pieces, [&](const Index& position) {
+    Values out = DimsOf(ir, position, pieces);
+    llvm::Value* first = ir.Mul(out.back(), width);
+    if (columns % width != 0) first = ir.Clamp(first, 0, columns - width);
+    out.back() = first;
+    Accumulators sums(&ir, {{type, {}}}, width);
+    llvm::Value* zero = llvm::Constant::getNullValue(RegisterType(ir.context(), type));
+    ir.Loop(width, [&](llvm::Value* column) { sums.Store({zero}, column); });
+    const OperandIndices row = Place(dot, out, nullptr);
+    ir.LoopNest(contracted, [&](const Values& inner) {
+      OperandIndices at = row;
+      for (size_t i = 0; i < inner.size(); ++i) {
+        at.lhs[n.lhs_contracting[i]] = inner[i];
+        at.rhs[n.rhs_contracting[i]] = inner[i];
+      }
+      llvm::Value* x = EmitConvert(ir, lhs->shape().type(), wide, elements.Emit(lhs, Index::Of(at.lhs)));
+      ir.Loop(width, [&](llvm::Value* column) {
+        Values in_row = at.rhs;
+        in_row.back() = ir.Add(first, column);
+        llvm::Value* y = EmitConvert(ir, rhs->shape().type(), wide, elements.Emit(rhs, Index::Of(in_row)));
+        sums.Store({EmitSum(ir, type, sums.Load(column)[0], EmitProduct(ir, type, x, y))}, column);
+      });
+    });
+    ir.Loop(width, [&](llvm::Value* column) {
+      Values place = out;
+      place.back() = ir.Add(first, column);
+      StoreTo(ir, kernel.outputs()[0].array, Index::Of(place), RoundTo(ir.b, type, sums.Load(column)[0]));
+    });
+  });
+}
 
 Values EmitRaggedDot(Elements& elements, const Instruction& dot, const Index& index) {
   Ir& ir = elements.ir();
