@@ -121,6 +121,21 @@ TEST(Policy, StepsHaveFlopsAndBytes) {
   EXPECT_EQ(dot_bytes, 4 * (600 + 600 + 36));
 }
 
+// The root of the fusion has no source line, as if a pass had made it.
+TEST(Policy, AFusionHasTheSourceOfAnInstructionInIt) {
+  const auto compilation = CompileWith(R"(HloModule m
+ENTRY e {
+  x = f32[600] parameter(0)
+  sine = f32[600] sine(x), metadata={source_file="train.py" source_line=30}
+  exp = f32[600] exponential(sine), metadata={source_file="train.py" source_line=31}
+  ROOT r = f32[600] negate(exp)
+})",
+                                       CompilePolicy());
+  ASSERT_TRUE(compilation.ok()) << compilation.status();
+  ASSERT_EQ(compilation->steps.steps.size(), 1u);
+  EXPECT_EQ(compilation->steps.steps[0].source(), "train.py:31");
+}
+
 TEST(Policy, MemoryLimitNamesTheLargestValues) {
   CompilePolicy policy;
   policy.set_memory_limit_bytes(1);

@@ -14,4 +14,13 @@ std::string Describe(const Instruction& instruction) {
   return text;
 }
 
+std::string NearestSource(const Instruction& instruction) {
+  const Module& module = *instruction.parent()->parent();
+  std::string source = module.SourceOf(instruction);
+  if (instruction.opcode() != Opcode::kFusion) return source;
+  const auto& fused = instruction.called()[0]->instructions();
+  for (auto inner = fused.rbegin(); inner != fused.rend() && source.empty(); ++inner) source = module.SourceOf(**inner);
+  return source;
+}
+
 }  // namespace xlad::compiler

@@ -1,4 +1,4 @@
-// The description of an instruction in error messages.
+// The descriptions of an instruction in messages and reports.
 #pragma once
 
 #include <string>
@@ -9,5 +9,9 @@ namespace xlad::compiler {
 
 // Returns "%name (opcode) from file:line". The source line is omitted if it is unknown.
 std::string Describe(const Instruction& instruction);
+
+// The source line of an instruction (Module::SourceOf). For a fusion without one, that of the last instruction in it
+// that has one: passes make instructions without a source, and such an instruction may be the root of a fusion.
+std::string NearestSource(const Instruction& instruction);
 
 }  // namespace xlad::compiler

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "compiler/analysis/instruction_facts.h"
 #include "compiler/buffers/liveness.h"
 
 namespace xlad::compiler {
@@ -32,7 +33,7 @@ const char* KindName(Allocation::Kind kind) {
 
 // Returns " (model.py:12)", or an empty string if the line is not known.
 std::string LineOf(const Instruction* instruction) {
-  const std::string source = instruction == nullptr ? "" : instruction->parent()->parent()->SourceOf(*instruction);
+  const std::string source = instruction == nullptr ? "" : NearestSource(*instruction);
   return source.empty() ? "" : absl::StrCat(" (", source, ")");
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "compiler/analysis/collective_spec.h"
 #include "compiler/analysis/flops.h"
+#include "compiler/analysis/instruction_facts.h"
 #include "compiler/analysis/kernel_cost.h"
 #include "compiler/analysis/library_op.h"
 #include "compiler/analysis/same_code.h"
@@ -43,7 +44,7 @@ class StepBuilder {
       Step step;
       step.set_name(op.instruction->name());
       step.set_is_repeated(op.is_repeated);
-      step.set_source(op.instruction->parent()->parent()->SourceOf(*op.instruction));
+      step.set_source(NearestSource(*op.instruction));
       XLAD_ASSIGN_OR_RETURN(bool needed, Fill(op, &step));
       if (!needed) continue;
       SetWork(op, &step);
