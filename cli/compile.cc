@@ -2,6 +2,7 @@
 #include "compiler/compile.h"
 
 #include <cstdio>
+#include <map>
 
 #include "cli/command.h"
 #include "cli/compile_flags.h"
@@ -24,13 +25,21 @@ struct CompileCommandOptions {
   CompileFlags compile;
 };
 
-// The kernels of a program, or their kernel schedules.
+// The kernels of a program, or their kernel schedules. Different fusions may have the same kernel. Its schedule is
+// printed only once, because a file of schedules may have only one for each kernel.
 std::string KernelsText(const compiler::StepProgram& steps, bool schedules) {
   std::string text;
+  std::map<uint64_t, std::string> printed;  // The symbol of the first request with this kernel.
   for (const compiler::KernelRequest& request : steps.kernels) {
     const compiler::ScheduledKernel* scheduled = request.kernel.get();
     if (scheduled == nullptr) {
       absl::StrAppend(&text, "# ", request.symbol, ": ", request.root->name(), " has no kernel form\n\n");
+      continue;
+    }
+    const auto [first, fresh] = printed.emplace(KernelHash(scheduled->kernel), request.symbol);
+    if (schedules && !fresh) {
+      absl::StrAppend(&text, "# ", request.symbol, ": ", request.root->name(), " has the kernel of ", first->second,
+                      "\n\n");
       continue;
     }
     absl::StrAppend(&text, "# ", request.symbol, "\n",

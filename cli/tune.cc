@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "absl/strings/str_format.h"
 #include "base/cache_folder.h"
@@ -12,6 +13,7 @@
 #include "cli/measure_schedules.h"
 #include "cli/program.h"
 #include "cli/tuned.h"
+#include "compiler/analysis/instruction_facts.h"
 #include "compiler/compile.h"
 #include "compiler/kernel/candidate_schedules.h"
 #include "runtime/host_threads.h"
@@ -45,7 +47,7 @@ absl::StatusOr<TunedKernel> Tune(const compiler::KernelRequest& request, Measure
   TunedKernel tuned;
   tuned.hash = KernelHash(usual.kernel);
   tuned.name = request.root->name();
-  tuned.source = request.root->parent()->parent()->SourceOf(*request.root);
+  tuned.source = compiler::NearestSource(*request.root);
   const std::vector<compiler::KernelSchedule> candidates = CandidateSchedules(usual);
   tuned.candidates = static_cast<int>(candidates.size());
   tuned.schedule = usual.schedule;
@@ -62,6 +64,18 @@ absl::StatusOr<TunedKernel> Tune(const compiler::KernelRequest& request, Measure
   tuned.best_ns = two[1].ns;
   tuned.schedule = two[1].schedule;
   return tuned;
+}
+
+// The requests whose kernels have several candidates. If several requests have the same kernel, only the first is
+// returned, because they share a schedule: every candidate also fits a request that works in place.
+std::vector<const compiler::KernelRequest*> Tunable(const compiler::StepProgram& steps) {
+  std::vector<const compiler::KernelRequest*> tunable;
+  std::set<uint64_t> known;
+  for (const compiler::KernelRequest& request : steps.kernels) {
+    if (request.kernel == nullptr || CandidateSchedules(*request.kernel).size() <= 1) continue;
+    if (known.insert(KernelHash(request.kernel->kernel)).second) tunable.push_back(&request);
+  }
+  return tunable;
 }
 
 // Returns the entries of `before` without those of the measured kernels, and new entries for the kernels that became
@@ -124,10 +138,7 @@ absl::Status RunTune(const TuneOptions& options) {
   XLAD_ASSIGN_OR_RETURN(const CompileRequest request,
                         service::MakeCompileRequest(partitioned->partitioned, spec, Target()));
   XLAD_ASSIGN_OR_RETURN(const compiler::Compilation compilation, compiler::CompileToSteps(request));
-  std::vector<const compiler::KernelRequest*> tunable;
-  for (const compiler::KernelRequest& kernel : compilation.steps.kernels) {
-    if (kernel.kernel != nullptr && CandidateSchedules(*kernel.kernel).size() > 1) tunable.push_back(&kernel);
-  }
+  const std::vector<const compiler::KernelRequest*> tunable = Tunable(compilation.steps);
   MeasureOptions measure;
   measure.clock = &RealClock();
   measure.threads = options.threads > 0 ? options.threads : runtime::HostThreads();

@@ -34,6 +34,26 @@ ENTRY e {
 }
 """
 
+# Sums of squares, which are divided into 256 sums of 256 squares. The two fusions that compute these have the same
+# kernel, although the arrays have other dimensions.
+SQUARES = """HloModule squares
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b)
+}
+ENTRY e {
+  x = f32[128,512] parameter(0)
+  y = f32[512,128] parameter(1)
+  zero = f32[] constant(0)
+  xx = f32[128,512] multiply(x, x)
+  yy = f32[512,128] multiply(y, y)
+  s = f32[] reduce(xx, zero), dimensions={0,1}, to_apply=add
+  t = f32[] reduce(yy, zero), dimensions={0,1}, to_apply=add
+  ROOT r = (f32[], f32[]) tuple(s, t)
+}
+"""
+
 
 def write_fading(where):
     """Writes the job directory of FADING: the element on the second device is the first to become NaN."""
@@ -193,6 +213,19 @@ class Compiling(unittest.TestCase):
             code, _, err = xlad("run", JOB, "--schedules", path)
             self.assertEqual(code, 1)
             self.assertIn("schedules: line 1: found kernel 0123456789abcdef, expected one of the program's", err)
+
+    def test_fusions_with_the_same_kernel_share_a_schedule(self):
+        with folder() as where:
+            program, path = where / "squares.hlo", where / "schedules.txt"
+            program.write_text(SQUARES)
+            own = self.run_ok("compile", program, "--emit", "schedules")
+            self.assertRegex(own, r"# xk\d+_\w+: \S+ has the kernel of xk\d+_\w+\n")
+            path.write_text(own)
+            self.assertEqual(self.run_ok("compile", program, "--emit", "schedules", "--schedules", path), own)
+            tuned = json.loads(self.run_ok("tune", program, "--budget", "100ms", "--json", "-o", where / "mine.txt"))
+            hashes = [kernel["kernel"] for kernel in tuned["kernels"]]
+            self.assertTrue(hashes)
+            self.assertEqual(len(hashes), len(set(hashes)))
 
     def test_tuned_schedules_are_found_and_keep_the_bits(self):
         with folder() as where:
