@@ -18,6 +18,9 @@ using tensor::Array;
 using tensor::ElementType;
 
 constexpr int kMinRounds = 3;
+// A short kernel is run several times in a row, so that the time between two readings of the clock is at least this.
+constexpr int64_t kMinMeasuredNs = 50'000;
+constexpr int64_t kMaxRuns = 1000;
 
 // Returns numbers of ordinary size, so that denormal numbers and NaNs do not slow down a kernel.
 Array Numbers(const tensor::Shape& shape) {
@@ -83,6 +86,33 @@ class KernelBuffers {
   std::vector<void*> addresses_;
 };
 
+struct KernelBench {
+  const Clock* clock = nullptr;
+  runtime::Launcher* launcher = nullptr;
+  runtime::Stream* stream = nullptr;
+  KernelBuffers* buffers = nullptr;
+};
+
+// Runs the kernel `runs` times on the inputs, and returns the mean time of a run.
+absl::StatusOr<int64_t> Measure(const KernelBench& bench, const Variant& variant, int64_t runs) {
+  XLAD_RETURN_IF_ERROR(bench.buffers->Fill(*bench.stream));
+  const int64_t start_ns = bench.clock->NowNs();
+  for (int64_t run = 0; run < runs; ++run) {
+    XLAD_RETURN_IF_ERROR(bench.launcher->RunKernel(variant.kernel, bench.buffers->addresses(),
+                                                   variant.scratch->address(), variant.facts.tiles));
+  }
+  XLAD_RETURN_IF_ERROR(bench.stream->Synchronize());
+  return (bench.clock->NowNs() - start_ns) / runs;
+}
+
+// Returns how often the kernel is run between two readings of the clock: once if it overwrites its inputs, because the
+// next run would have other inputs.
+absl::StatusOr<int64_t> ChooseRuns(const KernelBench& bench, const Variant& variant, bool in_place) {
+  XLAD_RETURN_IF_ERROR(Measure(bench, variant, 1).status());  // The first run reads code and data from memory.
+  XLAD_ASSIGN_OR_RETURN(const int64_t ns, Measure(bench, variant, 1));
+  return in_place ? 1 : std::clamp<int64_t>(kMinMeasuredNs / std::max<int64_t>(ns, 1), 1, kMaxRuns);
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<MeasuredSchedule>> MeasureSchedules(const compiler::KernelRequest& request,
@@ -113,16 +143,13 @@ absl::StatusOr<std::vector<MeasuredSchedule>> MeasureSchedules(const compiler::K
   XLAD_ASSIGN_OR_RETURN(const auto stream, device->MakeStream(options.threads));
   XLAD_ASSIGN_OR_RETURN(const auto launcher, loaded->MakeLauncher(0, stream.get()));
   XLAD_ASSIGN_OR_RETURN(const auto buffers, KernelBuffers::Make(*device, request));
+  const KernelBench bench{options.clock, launcher.get(), stream.get(), buffers.get()};
   const int64_t until_ns = options.clock->NowNs() + options.budget_ns;
+  XLAD_ASSIGN_OR_RETURN(const int64_t runs, ChooseRuns(bench, variants[0], !request.in_place.empty()));
   for (int round = 0; round < kMinRounds || options.clock->NowNs() < until_ns; ++round) {
     for (size_t v = 0; v < variants.size(); ++v) {
-      const Variant& variant = variants[v];
-      XLAD_RETURN_IF_ERROR(buffers->Fill(*stream));
-      const int64_t start_ns = options.clock->NowNs();
-      XLAD_RETURN_IF_ERROR(launcher->RunKernel(variant.kernel, buffers->addresses(), variant.scratch->address(),
-                                               variant.facts.tiles));
-      XLAD_RETURN_IF_ERROR(stream->Synchronize());
-      measured[v].ns = std::min(measured[v].ns, options.clock->NowNs() - start_ns);
+      XLAD_ASSIGN_OR_RETURN(const int64_t ns, Measure(bench, variants[v], runs));
+      measured[v].ns = std::min(measured[v].ns, ns);
     }
   }
   return measured;

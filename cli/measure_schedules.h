@@ -11,7 +11,7 @@ namespace xlad::cli {
 
 struct MeasuredSchedule {
   compiler::KernelSchedule schedule;
-  int64_t ns = 0;  // The shortest time of a run.
+  int64_t ns = 0;  // The shortest time of a run. Short kernels are run several times at once, and the mean counts.
 };
 
 // How long a kernel may be measured, not counting its compilation, and on how many threads it runs.
@@ -21,8 +21,8 @@ struct MeasureOptions {
   int threads = 1;
 };
 
-// Compiles the kernel of `request` with each schedule and runs them in turn, each at least three times. The results are
-// in the order of `schedules`. Inputs are numbers between 1/2 and 3/2.
+// Compiles the kernel of `request`, which must have at least one schedule, with each schedule and runs them in turn,
+// each at least three times. The results are in the order of `schedules`. Inputs are numbers between 1/2 and 3/2.
 absl::StatusOr<std::vector<MeasuredSchedule>> MeasureSchedules(const compiler::KernelRequest& request,
                                                                const std::vector<compiler::KernelSchedule>& schedules,
                                                                const MeasureOptions& options);
