@@ -58,6 +58,8 @@ absl::Status TryLocal(const hlo::Module& module, const Case& test) {
   const bool overlaps = test.seed % 3 == 0 && inputs.size() > 1;
   CompileRequest request;
   if (overlaps) request.mutable_policy()->set_overlap(CompilePolicy::ALWAYS);
+  // A fifth of the programs run op by op: no instructions are fused, and no collectives are combined.
+  if (test.seed % 5 == 4) request.mutable_policy()->set_op_by_op(true);
   const auto executable = CompileModule(module, test.mesh, std::move(request));
   XLAD_RETURN_IF_ERROR(Named("compile", executable.status()));
   const auto results = RunOnDevices(*executable, inputs, overlaps ? 2 : 1);

@@ -21,7 +21,8 @@ struct Case {
   std::vector<bool> special;
 };
 
-// Compiles the module without partitioning it; every device of `test.mesh` runs a copy.
+// Compiles the module without partitioning it; every device of `test.mesh` runs a copy. The seed determines whether
+// collectives overlap with computation, and whether instructions are fused.
 absl::Status TryLocal(const hlo::Module& module, const Case& test);
 
 // Partitions the module by its annotations. The partitioned program is run by the evaluator and as compiled code, and
