@@ -276,7 +276,8 @@ class WorkersTest(unittest.TestCase):
 
     @contextlib.contextmanager
     def workers(self, ranks, *command):
-        """mpirun of `ranks` ranks, which find the coordinator by a variable."""
+        """mpirun of `ranks` ranks, which find the coordinator by a variable. The command may begin with options of
+        mpirun."""
         with open(self.where / "mpirun.log", "ab") as log:
             mpirun = subprocess.Popen([*LAUNCHERS["openmpi"], str(ranks), *map(str, command)], stdout=log, stderr=log,
                                       env=mpi_environment() | {"XLAD_COORDINATOR": self.cluster.address})
@@ -313,6 +314,18 @@ class WorkersTest(unittest.TestCase):
             code, text, curve = self.submit("dp=3")
             self.assertEqual(code, 0, text)
             self.assertEqual(json.loads(curve.read_text())["loss"], self.expected("dp=3"))
+
+    def test_machines_that_are_clones_need_permission(self):
+        """Two daemons of mpirun on this machine stand for two machines with the same boot id and host name."""
+        agent = self.where / "agent"
+        agent.write_text('#!/bin/sh\nshift\nexec sh -c "$*"\n')  # Runs the command of ssh here.
+        agent.chmod(0o755)
+        options = ("--mca", "plm_rsh_agent", agent, "--mca", "plm_rsh_no_tree_spawn", "1", "--host",
+                   "a.invalid:1,b.invalid:1")
+        with self.workers(2, *options, XLAD, "worker", "--transport", "mpi"):
+            code, text, _ = self.submit("dp=2")
+            self.assertEqual(code, 1, text)
+            self.assertIn("another machine with the same name", text)
 
     @unittest.skipIf(CANNOT_RENAME_HOST, "a process cannot be given another host name")
     def test_messages_of_mpi_between_hosts_need_permission(self):

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
@@ -60,6 +61,7 @@ constexpr int kDeviceBits = 10, kGenerationBits = 6;
 struct Mpi {
   std::mutex mutex;
   MPI_Comm communicator = MPI_COMM_NULL;
+  std::vector<bool> is_here;           // By rank: whether the launcher has started it on this machine.
   std::map<int32_t, int32_t> engines;  // By device: the number of engines so far.
   bool abandoned = false;              // True if operations are unfinished. Finalizing could then wait forever.
 };
@@ -106,6 +108,29 @@ void Finalize() {
   if (finalized == 0 && !mpi.abandoned) MPI_Finalize();
 }
 
+// Two virtual machines that were cloned while they ran have the same boot id, and may have the same host name, but the
+// launcher knows them as two machines. It knows the containers of a machine that it has started as one.
+int FindRanksOfThisMachine(Mpi* mpi, xlad_transport_error* error) {
+  MPI_Comm here = MPI_COMM_NULL;
+  const int result = MPI_Comm_split_type(mpi->communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
+  if (result != MPI_SUCCESS) return FailMpi("MPI_Comm_split_type", result, error);
+  MPI_Group all = MPI_GROUP_NULL, ours = MPI_GROUP_NULL;
+  MPI_Comm_group(mpi->communicator, &all);
+  MPI_Comm_group(here, &ours);
+  int ranks = 0, count = 0;
+  MPI_Group_size(all, &ranks);
+  MPI_Group_size(ours, &count);
+  std::vector<int> local(count), global(count);
+  std::iota(local.begin(), local.end(), 0);
+  MPI_Group_translate_ranks(ours, count, local.data(), all, global.data());
+  mpi->is_here.assign(ranks, false);
+  for (const int rank : global) mpi->is_here[rank] = true;
+  MPI_Group_free(&all);
+  MPI_Group_free(&ours);
+  MPI_Comm_free(&here);
+  return XLAD_TRANSPORT_OK;
+}
+
 int Initialize(Mpi* mpi, xlad_transport_error* error) {
   if (mpi->communicator != MPI_COMM_NULL) return XLAD_TRANSPORT_OK;
   int provided = MPI_THREAD_SINGLE;
@@ -125,7 +150,7 @@ int Initialize(Mpi* mpi, xlad_transport_error* error) {
   result = MPI_Comm_dup(MPI_COMM_WORLD, &mpi->communicator);
   if (result != MPI_SUCCESS) return FailMpi("MPI_Comm_dup", result, error);
   MPI_Comm_set_errhandler(mpi->communicator, MPI_ERRORS_RETURN);
-  return XLAD_TRANSPORT_OK;
+  return FindRanksOfThisMachine(mpi, error);
 }
 
 void SetMachine(Address* address) {
@@ -137,7 +162,8 @@ void SetMachine(Address* address) {
 }
 
 bool OnOneMachine(const Address& a, const Address& b) {
-  return a.boot_id[0] != 0 && std::strcmp(a.boot_id, b.boot_id) == 0 && std::strcmp(a.host, b.host) == 0;
+  return TheMpi().is_here[b.rank] && a.boot_id[0] != 0 && std::strcmp(a.boot_id, b.boot_id) == 0 &&
+         std::strcmp(a.host, b.host) == 0;
 }
 
 int Open(const xlad_transport_options* options, xlad_transport_engine** engine, xlad_transport_error* error) {
@@ -183,7 +209,8 @@ int Connect(xlad_transport_engine* engine, const xlad_transport_target* target, 
   if (!engine->any_network && !OnOneMachine(engine->address, found)) {
     return Fail(XLAD_TRANSPORT_UNSUPPORTED,
                 "device " + std::to_string(target->device) + " is on host " + found.host + ", and this process is on " +
-                    engine->address.host +
+                    (std::strcmp(found.host, engine->address.host) == 0 ? "another machine with the same name"
+                                                                        : engine->address.host) +
                     "; MPI's traffic between hosts is neither encrypted nor authenticated: allow it with "
                     "--insecure-network, or use --transport tcp, which encrypts",
                 error);
