@@ -286,6 +286,8 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   return grpc::Status(code, message, serialized);
 }
 
+grpc::ServerGenericBidiReactor* NewRefusedCall(const grpc::Status& status) { return new RefusedCall(status); }
+
 const std::string& UserOf(const security::Caller& caller) { return caller.user.empty() ? caller.actor : caller.user; }
 
 grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message) {

@@ -119,6 +119,8 @@ absl::Status CheckJobOf(const CallerAccess& access, const KeyOfJob& key_of_job, 
 // Converts a status. An Unavailable status gets details, which distinguish it from the Unavailable that gRPC itself
 // returns if it cannot reach a server.
 grpc::Status ToGrpcStatus(const absl::Status& status);
+// Makes the reactor of a call that ends with this status. Its messages are not read.
+grpc::ServerGenericBidiReactor* NewRefusedCall(const grpc::Status& status);
 grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message);
 // InvalidArgument if `buffer` is larger than max_bytes or cannot be parsed.
 absl::Status FromByteBuffer(const grpc::ByteBuffer& buffer, int64_t max_bytes, google::protobuf::MessageLite* message);

@@ -193,9 +193,10 @@ grpc::ServerGenericBidiReactor* MakeWorkerStream(Engine* engine, SerialQueue* qu
 class Followers::Stream final : public grpc::ServerGenericBidiReactor {
  public:
   using Open = std::function<absl::StatusOr<std::unique_ptr<Follower>>(const grpc::ByteBuffer& request)>;
-  Stream(Followers* owner, grpc::CallbackServerContext* context, Open open)
+  Stream(Followers* owner, grpc::CallbackServerContext* context, std::string user, Open open)
       : owner_(owner),
         context_(context),
+        user_(std::move(user)),
         message_(owner->message_limits_->Begin(context)),
         open_(std::move(open)) {
     StartRead(&request_);
@@ -227,6 +228,8 @@ class Followers::Stream final : public grpc::ServerGenericBidiReactor {
     // The followers' thread may be using this object, so that thread deletes it.
     const std::lock_guard lock(owner_->mutex_);
     owner_->streams_.erase(this);
+    const auto count = owner_->of_user_.find(user_);
+    if (--count->second == 0) owner_->of_user_.erase(count);
     owner_->due_.erase(this);
     owner_->done_.push_back(this);
     owner_->woken_.notify_one();
@@ -286,6 +289,7 @@ class Followers::Stream final : public grpc::ServerGenericBidiReactor {
 
   Followers* const owner_;
   grpc::CallbackServerContext* const context_;
+  const std::string user_;
   int64_t message_;  // The number of the message that is being read or written.
   const Open open_;
   std::atomic<State> state_ = State::kReading;
@@ -328,7 +332,16 @@ grpc::ServerGenericBidiReactor* Followers::MakeStream(
   Stream* stream = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    stream = new Stream(this, context, std::move(open));
+    const std::string& user = UserOf(access.caller);
+    int& count = of_user_[user];
+    if (count >= kMaxOfUser) {
+      return NewRefusedCall(grpc::Status(
+          grpc::StatusCode::RESOURCE_EXHAUSTED,
+          absl::StrCat("found ", count, " open streams of ", user, " that follow jobs, sessions or the health of the ",
+                       "coordinator, expected fewer: end some of them")));
+    }
+    ++count;
+    stream = new Stream(this, context, user, std::move(open));
     streams_.insert(stream);
   }
   stream->Watch(access);

@@ -10,9 +10,11 @@
 
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -50,10 +52,13 @@ class Followers {
   // Called after a change. Makes the thread ask all followers for updates. Does not block.
   void OnChange();
   // Makes the reactor of a stream, which ends if the caller's token becomes invalid. When its request has been read,
-  // `open` makes the follower from the request, on the followers' thread.
+  // `open` makes the follower from the request, on the followers' thread. ResourceExhausted if the caller's user has
+  // kMaxOfUser streams: each may have an update in memory that the client does not take.
   grpc::ServerGenericBidiReactor* MakeStream(
       grpc::CallbackServerContext* context, const CallerAccess& access,
       std::function<absl::StatusOr<std::unique_ptr<Follower>>(const grpc::ByteBuffer& request)> open);
+
+  static constexpr int kMaxOfUser = 1024;
 
  private:
   class Stream;
@@ -64,6 +69,7 @@ class Followers {
   std::mutex mutex_;
   std::condition_variable woken_;
   std::set<Stream*> streams_;  // All open streams.
+  std::map<std::string, int> of_user_;  // Their numbers.
   std::set<Stream*> due_;      // Streams that will be asked for an update.
   std::vector<Stream*> done_;  // Streams that have ended; the thread deletes them.
   bool changed_ = false;

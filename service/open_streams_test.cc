@@ -1,9 +1,12 @@
 // Calls that are open when their token is revoked or expires, and worker ids, over TLS.
 #include <gmock/gmock.h>
 
+#include <memory>
 #include <thread>
+#include <vector>
 
 #include "proto/protocol.h"
+#include "service/grpc_streams.h"
 #include "service/testing/grpc_access_fixture.h"
 
 namespace xlad::service {
@@ -127,6 +130,49 @@ TEST_F(OpenStreams, AWorkerIdBelongsToTheUserOfItsToken) {
   const auto again = Attach(Token(Role::kWorker, "wendy"), "a", 7);
   EXPECT_EQ(again->answer.registered().refused(), "");
   for (Attached* attached : {first.get(), thief.get(), again.get()}) attached->context.TryCancel();
+}
+
+// Each stream may have an update in memory that its client does not read.
+TEST_F(OpenStreams, AUserCanFollowALimitedNumberOfJobs) {
+  struct Watching {
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientReader<WatchJobResponse>> reader;
+  };
+  WatchJobRequest request;
+  request.set_job_id(session_);  // It does not end during the test.
+  const auto watch = [&](Coordinator::Stub* stub, const std::string& who) {
+    auto watching = std::make_unique<Watching>();
+    PrepareCall(&watching->context, tokens_.at(who), 600'000);
+    watching->reader = stub->WatchJob(&watching->context, request);
+    return watching;
+  };
+  const auto end = [](Watching* watching) {
+    watching->context.TryCancel();
+    return watching->reader->Finish();
+  };
+  std::vector<std::unique_ptr<Watching>> open;
+  for (int i = 0; i < Followers::kMaxOfUser; ++i) open.push_back(watch(stub_.get(), "submitter"));
+  WatchJobResponse update;
+  for (const auto& watching : open) ASSERT_TRUE(watching->reader->Read(&update));
+  // A connection has a limited number of streams, too.
+  const auto other = Coordinator::NewStub(ChannelTo(JoinPath(folder_, "ca.pem"), authority_));
+  const auto refused = watch(other.get(), "submitter");
+  EXPECT_FALSE(refused->reader->Read(&update));
+  const grpc::Status status = refused->reader->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(), HasSubstr("found 1024 open streams of alice"));
+  const auto of_another_user = watch(other.get(), "reader");
+  EXPECT_TRUE(of_another_user->reader->Read(&update));
+  // When a stream ends, another one can begin.
+  end(open.front().get());
+  for (bool began = false; !began;) {
+    const auto next = watch(other.get(), "submitter");
+    began = next->reader->Read(&update);
+    if (began) end(next.get());
+    if (!began) ASSERT_EQ(next->reader->Finish().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  }
+  end(of_another_user.get());
+  for (size_t i = 1; i < open.size(); ++i) end(open[i].get());
 }
 
 }  // namespace
