@@ -162,6 +162,8 @@ class Kubernetes(unittest.TestCase):
             self.assertGreater(selected[0], 1, "a budget of a single pod has no effect, or blocks every eviction")
             self.assertEqual(budget["minAvailable"], selected[0] - 1)
             self.assertNotIn("maxUnavailable", budget, "the pods of a Job cannot have it")
+            # No worker is ready while the coordinator restarts.
+            self.assertEqual(budget["unhealthyPodEvictionPolicy"], "IfHealthyBudget")
 
     @unittest.skipIf(cannot_validate(), f"not parsed: {cannot_validate()}")
     def test_probes_and_policies_name_ports_that_exist(self):
