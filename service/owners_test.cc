@@ -156,6 +156,24 @@ TEST_F(JobsOfOwners, AWorkerThatIsLostIsReplacedInTheReservation) {
   EXPECT_EQ(PlacedOn(bob, &cluster), "w1:2 w2:2 ");
 }
 
+TEST_F(JobsOfOwners, AWorkerThatBecomesIdleReplacesOneInUseInTheReservation) {
+  Cluster cluster;
+  for (int w = 1; w <= 5; ++w) cluster.Register(w, absl::StrCat("w", w));
+  SubmitFor("alice", 1, 1, &cluster);                          // On w1.
+  SubmitFor("carol", 1, 1, &cluster);                          // On w2.
+  const std::string dave = SubmitFor("dave", 1, 1, &cluster);  // On w3.
+  const std::string erin = SubmitFor("erin", 1, 1, &cluster);  // On w4.
+  const std::string bob = SubmitFor("bob", 1, 6, &cluster);    // Reserves w5, which is idle, w1 and w2.
+  const std::string behind = SubmitFor("carol", 2, 1, &cluster);
+  EXPECT_EQ(PlacedOn(behind, &cluster), "");
+  CancelOne(dave, &cluster);  // w3 replaces w2.
+  EXPECT_EQ(PlacedOn(behind, &cluster), "w2:1 ");
+  EXPECT_EQ(PlacedOn(SubmitFor("frank", 1, 1, &cluster), &cluster), "");
+  EXPECT_EQ(PlacedOn(bob, &cluster), "");
+  CancelOne(erin, &cluster);  // w4 replaces w1.
+  EXPECT_EQ(PlacedOn(bob, &cluster), "w3:2 w4:2 w5:2 ") << "the jobs on w1 and w2 have not ended";
+}
+
 TEST_F(JobsOfOwners, AreToldOfShareWorkersOnlyIfItWouldHelp) {
   Cluster cluster;
   cluster.Register(1, "a");

@@ -64,7 +64,8 @@ class JobMachine {
   // owner wait behind it. Jobs of other owners may start ("EASY" backfilling, Mu'alem and Feitelson, 2001, without
   // limits of time): the oldest job that waits in this way reserves as many workers as it needs, those with the fewest
   // used devices, and no later job starts on them. Their jobs end, so the oldest job starts; then the next one is the
-  // oldest. After kMaxWaiting owners have such a job, it blocks all later jobs, which limits the time of a pass.
+  // oldest. A worker that becomes idle replaces a reserved one that is still in use. After kMaxWaiting owners have such
+  // a job, it blocks all later jobs, which limits the time of a pass.
   //
   // A job with an owner is packed (FreeDevices::TakePacked): other owners cannot use a worker that it shares with
   // earlier jobs of its owner, so it takes idle workers only if it is then faster.

@@ -1,5 +1,6 @@
 // The part of JobMachine that decides what runs: builds and placements.
 #include <algorithm>
+#include <tuple>
 
 #include "absl/strings/str_join.h"
 #include "base/counted.h"
@@ -278,9 +279,10 @@ bool JobMachine::AreOthersBusy() const {
   });
 }
 
-// Reserves workers with as many devices for `parts` as the job needs, if there are enough. The workers of an earlier
-// reservation are kept if they still suffice, because no job has started on them since then. Workers that are chosen at
-// each pass could have got new jobs before.
+// Reserves workers with as many devices for `parts` as the job needs, if there are enough: those that are idle, then
+// those that the job has reserved before, then those with the fewest used devices. No later job starts on a reserved
+// worker, so each one becomes idle when its jobs have ended. Other workers in use could get new jobs, so only idle ones
+// replace it before that.
 void JobMachine::Reserve(const Job& job, const Parts& parts, int64_t devices) {
   is_reserved_ = true;
   std::map<std::string, int64_t> most;  // By device name: how many more devices the job may use.
@@ -298,24 +300,21 @@ void JobMachine::Reserve(const Job& job, const Parts& parts, int64_t devices) {
     }
     return added;
   };
-  int64_t sum = 0;
-  for (const WorkerId& id : reservation_.workers) {
-    if (const Worker* worker = context_.FindWorker(id); worker != nullptr) sum += add(*worker);
-  }
-  if (reservation_.job == job.id && sum >= devices) return;
-  std::vector<std::pair<int64_t, WorkerId>> by_use;  // The numbers of used devices.
+  if (reservation_.job != job.id) reservation_ = {job.id, {}};
+  // Whether the worker is in use, whether it would be new in the reservation, and its number of used devices.
+  std::vector<std::tuple<bool, bool, int64_t, WorkerId>> order;
   for (const auto& [id, worker] : context_.workers) {
     int64_t used = 0;
     for (const auto& [name, count] : worker.used) used += count;
-    by_use.emplace_back(used, id);
+    order.emplace_back(used > 0, !reservation_.workers.contains(id), used, id);
   }
-  std::sort(by_use.begin(), by_use.end());
-  reservation_ = {job.id, {}};
-  most.clear();
-  sum = 0;
-  for (auto next = by_use.begin(); next != by_use.end() && sum < devices; ++next) {
-    const int64_t added = add(context_.workers.at(next->second));
-    if (added > 0) reservation_.workers.insert(next->second);
+  std::sort(order.begin(), order.end());
+  reservation_.workers.clear();
+  int64_t sum = 0;
+  for (auto next = order.begin(); next != order.end() && sum < devices; ++next) {
+    const WorkerId& id = std::get<WorkerId>(*next);
+    const int64_t added = add(context_.workers.at(id));
+    if (added > 0) reservation_.workers.insert(id);
     sum += added;
   }
   is_reserved_ = sum >= devices;
