@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "base/clock.h"
 #include "base/hash.h"
 
 namespace xlad::simulation {
@@ -48,13 +49,14 @@ class ObservedLog final : public service::JobLog {
 };
 
 // Returns the name of a record's kind. Ends of jobs and attempts and replacements of code are distinguished by their
-// results.
+// results, and drops by their reason.
 std::string KindOf(const JobEvent& event) {
   const auto* kind =
       event.GetReflection()->GetOneofFieldDescriptor(event, event.GetDescriptor()->FindOneofByName("event"));
   if (kind == nullptr) return "none";
   if (event.has_ended()) return JobState_Name(event.ended().state());
   if (event.has_code_replaced() && !event.code_replaced().error().empty()) return "not_optimized";
+  if (event.has_dropped() && !event.dropped().damage().empty()) return "damaged";
   return event.has_attempt_ended() && event.attempt_ended().stopped() ? "stopped" : kind->name();
 }
 
@@ -166,10 +168,12 @@ void LogModel::ApplyToJob(const JobEvent& event) {
     case JobEvent::kCheckpoint:
       return OnCheckpoint(event, job);
     case JobEvent::kDropped:
-      for (const int64_t step : event.dropped().steps()) {
-        Expect(job->checkpoints.erase(step) == 1, event, absl::StrCat("drops an unknown checkpoint of step ", step));
-        Expect(step != job->newest_step || job->ended, event, "drops the newest checkpoint");
-      }
+      return OnDropped(event, job);
+    case JobEvent::kCheckpointFailed:
+      Expect(job->running && event.checkpoint_failed().attempt() == job->attempt, event,
+             "a state of an attempt that is not current");
+      Expect(event.checkpoint_failed().step() != job->unstored_step, event, "the same failure is recorded again");
+      job->unstored_step = event.checkpoint_failed().step();
       return;
     case JobEvent::kEnded:
       return OnEnded(event, job);
@@ -185,6 +189,10 @@ void LogModel::OnPlaced(const JobEvent& event, Job* job) {
   Expect(placed.attempt() == job->attempt + 1, event, absl::StrCat("attempt ", placed.attempt()));
   Expect(placed.generation() > generation_, event, absl::StrCat("generation ", placed.generation()));
   CheckPolicy(event, *job);
+  // A checkpoint in which damage was found is read again only after a pause.
+  constexpr int64_t kMinPauseNs = 900 * kNsPerMs;
+  Expect(job->damaged_unix_ns == 0 || event.unix_ns() - job->damaged_unix_ns >= kMinPauseNs, event,
+         "no pause after a damaged checkpoint");
   generation_ = placed.generation();
   job->attempt = placed.attempt();
   job->generation = placed.generation();
@@ -253,7 +261,19 @@ void LogModel::OnAttemptEnded(const JobEvent& event, Job* job) {
   if (!reading_ && was_silent && !ended.lost_worker().empty()) {
     Expect(!is_well_(ended.lost_worker()), event, absl::StrCat("worker ", ended.lost_worker(), " is well, not lost"));
   }
-  if (ended.stopped()) return;
+  Expect(!absl::StrContains(ended.reason(), "no space"), event, "a full disk ends an attempt");
+  job->damaged_unix_ns = ended.damaged_checkpoint().empty() ? 0 : event.unix_ns();
+  if (!ended.damaged_checkpoint().empty()) {
+    Expect(ended.damaged_checkpoint() == job->placed.checkpoint_uri(), event, "damage in another checkpoint");
+    Expect(!ended.findings().empty(), event, "damage without evidence");
+    for (const DamageFinding& finding : ended.findings()) {
+      const std::string found = absl::StrCat("state ", ended.damaged_checkpoint(), ": found checksum");
+      const bool has_all = absl::StrContains(finding.what(), "worker " + finding.worker()) &&
+                           absl::StrContains(finding.what(), found);
+      Expect(has_all, event, absl::StrCat("found as evidence: ", finding.what()));
+    }
+  }
+  if (ended.stopped() || !ended.damaged_checkpoint().empty()) return;
   ++job->failures;
   const std::string error =
       ended.program_error().empty() ? "" : absl::StrCat(ended.program_error(), " at step ", ended.step());
@@ -276,8 +296,35 @@ void LogModel::OnCheckpoint(const JobEvent& event, Job* job) {
          event, "the index is of another job, attempt, generation or step");
   Expect(stored.contents == ContentsAt(job->key, committed.step()), event, "the state is not that of the step");
   job->failures = 0;
+  job->unstored_step = -1;
   job->newest_step = committed.step();
   job->checkpoints[committed.step()] = committed.uri();
+}
+
+bool LogModel::IsDamaged(const std::string& uri) const {
+  const auto index = indexes_->find(uri);
+  return index != indexes_->end() && index->second.is_damaged;
+}
+
+// Checks that a job keeps its newest checkpoint unless it is damaged.
+void LogModel::OnDropped(const JobEvent& event, Job* job) {
+  const CheckpointsDropped& dropped = event.dropped();
+  for (const int64_t step : dropped.steps()) {
+    const auto found = job->checkpoints.find(step);
+    if (found == job->checkpoints.end()) {
+      Expect(false, event, absl::StrCat("drops an unknown checkpoint of step ", step));
+      continue;
+    }
+    const bool may_drop = step != job->newest_step || job->ended || IsDamaged(found->second);
+    Expect(may_drop, event,
+           absl::StrCat("drops the newest checkpoint", dropped.damage().empty() ? "" : ", which is intact"));
+    Expect(dropped.damage().empty() || dropped.damaged_uri() == found->second, event, "drops another checkpoint");
+    job->checkpoints.erase(found);
+  }
+  if (dropped.damage().empty()) return;
+  Expect(!job->checkpoints.empty(), event, "drops the only checkpoint");
+  job->damaged_unix_ns = 0;
+  job->newest_step = job->checkpoints.empty() ? -1 : job->checkpoints.rbegin()->first;
 }
 
 void LogModel::OnEnded(const JobEvent& event, Job* job) {
@@ -288,7 +335,9 @@ void LogModel::OnEnded(const JobEvent& event, Job* job) {
   job->reason = event.ended().reason();
   if (event.ended().state() == FAILED) {
     const int64_t limit = job->spec.max_attempts();
-    Expect((limit > 0 && job->failures >= limit) || job->repeated, event,
+    job->lost_its_state = absl::StrContains(event.ended().reason(), "it is the job's last checkpoint") &&
+                          job->checkpoints.size() == 1 && IsDamaged(job->checkpoints.begin()->second);
+    Expect((limit > 0 && job->failures >= limit) || job->repeated || job->lost_its_state, event,
            absl::StrCat("a failure after ", job->failures, " attempts without a checkpoint: ", job->reason));
   }
   if (event.ended().state() != SUCCEEDED) return;

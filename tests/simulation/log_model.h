@@ -29,6 +29,9 @@ struct StoredIndex {
   std::string job_id;
   int64_t attempt = 0, generation = 0, step = 0;
   uint64_t contents = 0;
+  bool is_damaged = false;
+  // Which peer of an attempt that starts from it reads the damaged bytes (modulo the number of peers), or -1 if all do.
+  int damaged_peer = -1;
 };
 
 // The state that results from the durable records. Violations are collected as text.
@@ -74,6 +77,9 @@ class LogModel {
     bool repeated = false;  // Whether the latest two attempts ended with the same program error at the same step.
     std::map<int64_t, std::string> checkpoints;  // URIs of the kept checkpoints, by step.
     int64_t newest_step = -1;                    // The step of the newest checkpoint so far, or -1.
+    int64_t damaged_unix_ns = 0;  // When the latest attempt ended if it found its checkpoint damaged, else 0.
+    bool lost_its_state = false;  // Whether the job failed because its only checkpoint is damaged.
+    int64_t unstored_step = -1;   // The step of the last state that could not be stored, until one is stored.
   };
   const std::map<std::string, Job>& jobs() const { return jobs_; }
   const std::set<std::string>& drained() const { return drained_; }
@@ -92,6 +98,8 @@ class LogModel {
   void CheckDevices(const JobEvent& event, const Job& job);
   void OnAttemptEnded(const JobEvent& event, Job* job);
   void OnCheckpoint(const JobEvent& event, Job* job);
+  void OnDropped(const JobEvent& event, Job* job);
+  bool IsDamaged(const std::string& uri) const;
   void OnEnded(const JobEvent& event, Job* job);
 
   const std::map<std::string, StoredIndex>* const indexes_;

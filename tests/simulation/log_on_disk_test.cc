@@ -145,6 +145,54 @@ TEST(LogOnDisk, NothingAcknowledgedIsLostByAnyFailure) {
   }
 }
 
+// If a file of the log was cut off, the coordinator reads a beginning of the log, or refuses it.
+TEST(LogOnDisk, ALogThatWasCutOffIsRefusedOrABeginning) {
+  const std::string kWal = std::string(kPath) + "-wal";
+  const auto run_until_killed = [&](SimulatedDisk* disk, History* run) {
+    const auto log = service::OpenSqliteJobLog(kPath);
+    for (; run->next < kAppends; ++run->next) {
+      service::LogBatch batch{{EventOf(run->next), OldEvent(), EventOf(run->next)}, {}};
+      ASSERT_TRUE((*log)->Append(&batch).ok());
+    }
+    disk->CrashAt(disk->operations());  // The process dies without closing the log.
+  };
+  int refused = 0, shorter = 0;
+  for (const bool cuts_wal : {true, false}) {
+    const std::string path = cuts_wal ? kWal : kPath;
+    for (int64_t size = 0;; size += cuts_wal ? 1000 : 2048) {
+      SimulatedDisk disk(1);
+      const SqliteOnDisk sqlite(&disk);
+      History run;
+      run_until_killed(&disk, &run);
+      disk.Restart();
+      if (!cuts_wal) (void)service::OpenSqliteJobLog(kPath);  // Copies the write-ahead log into the database.
+      if (size >= disk.Size(path)) break;
+      disk.CutOff(path, size);
+      const auto log = service::OpenSqliteJobLog(kPath);
+      std::vector<JobEvent> events;
+      absl::Status read = log.status();
+      if (read.ok()) {
+        read = (*log)->ReadEvents([&](const JobEvent& event) {
+          events.push_back(event);
+          return absl::OkStatus();
+        });
+      }
+      if (!read.ok()) {
+        ++refused;
+        EXPECT_TRUE(absl::IsDataLoss(read)) << path << " of " << size << " bytes: " << read;
+        continue;
+      }
+      shorter += std::ssize(events) < 3 * kAppends;
+      EXPECT_EQ(events.size() % 3, 0) << path << " of " << size << " bytes: a part of a batch";
+      for (int64_t i = 0; i < std::ssize(events); ++i) {
+        ASSERT_EQ(events[i].sequence(), i + 1) << path << " of " << size << " bytes: an event is missing";
+      }
+    }
+  }
+  EXPECT_GT(refused, 5) << "a database that was cut off";
+  EXPECT_GT(shorter, 5) << "a write-ahead log that was cut off";
+}
+
 // A coordinator acts on the records that it has read, so these must not be missing later, even if their sync failed.
 TEST(LogOnDisk, WhatHasBeenReadAfterAFailureIsDurable) {
   const int64_t operations = OperationsOfARun();

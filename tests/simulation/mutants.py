@@ -126,6 +126,22 @@ MUTANTS = [
      "  if (attempt.storing_step == step) attempt.storing_step = -1;", ""),
     ("the coordinator continues after its log has failed", "service/group_commit.cc",
      "  (void)Close(appended);", ""),
+    ("the findings of one worker in two attempts drop a checkpoint", "service/attempts/damaged_checkpoint.cc",
+     "(job.damaged_attempts >= 2 && job.findings.size() >= 2)", "job.damaged_attempts >= 2"),
+    ("a checkpoint is dropped by a single worker", "service/attempts/damaged_checkpoint.cc",
+     "job.damaged_attempts >= kFindingsOfOneWorker || ", "job.damaged_attempts >= 1 || "),
+    ("a damaged checkpoint is never dropped", "service/attempts/ending.cc",
+     "if (final_reason.empty() && IsConfirmedDamage(*job))", "if (false)"),
+    ("a damaged checkpoint is read again without a pause", "service/attempts/ending.cc",
+     "job.damaged_attempts > 0 ? job.damaged_attempts + 1 : 0;", "0;"),
+    ("a damaged checkpoint counts as a failure of the job", "service/log/job.cc",
+     "if (ended.stopped() || !job->damaged_uri.empty()) return;", "if (ended.stopped()) return;"),
+    ("a finding does not name what was found", "service/attempts/damaged_checkpoint.cc",
+     ", \": \", Shortened(message.error())));\n  // The first", "));\n  // The first"),
+    ("a restart ends the pause after a damaged checkpoint", "service/attempts/attempt_machine.cc",
+     "    if (job->damaged_attempts > 0) job->failed_ns = context_.now_ns;  // The pause begins again.\n", ""),
+    ("a state that cannot be stored is recorded at each try", "service/attempts/checkpoints.cc",
+     "  if (!is_new) return;\n", ""),
 ]
 
 

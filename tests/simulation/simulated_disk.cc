@@ -80,6 +80,13 @@ int64_t SimulatedDisk::Size(const std::string& path) const {
   return found == files_.end() ? 0 : std::ssize(found->second.seen);
 }
 
+void SimulatedDisk::CutOff(const std::string& path, int64_t size) {
+  File& file = files_.at(path);
+  file.seen.resize(size);
+  file.durable = file.seen;
+  file.pending.clear();
+}
+
 bool SimulatedDisk::Write(const std::string& path, int64_t offset, absl::string_view bytes) {
   File& file = files_[path];
   PendingWrite write{offset, std::string(bytes)};

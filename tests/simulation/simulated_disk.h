@@ -42,6 +42,8 @@ class SimulatedDisk {
   bool Truncate(const std::string& path, int64_t size);
   bool Sync(const std::string& path);
   int64_t Size(const std::string& path) const;
+  // Shortens a file, as an error of the file system can. This is not a counted operation.
+  void CutOff(const std::string& path, int64_t size);
   // Whether the last counted operation (see below) failed because the disk was full.
   bool is_full() const { return failed_full_; }
 

@@ -315,13 +315,22 @@ void Storm::PerformOne(const service::Action& action) {
   } else if (const auto* store = std::get_if<service::StoreIndex>(&action)) {
     const bool fails = !calm_ && random_->Below(15) == 0, is_fast = random_->Below(2) == 0;
     absl::StatusOr<service::Checkpoint> stored = absl::UnavailableError("the storage of checkpoints");
-    if (!fails) stored = workers_->StoreIndex(store->index);
+    if (clock_.NowNs() < index_disk_full_until_ns_) {
+      stored = absl::ResourceExhaustedError("no space for the index");
+    } else if (!fails) {
+      stored = workers_->StoreIndex(store->index);
+    }
     later(Between(1, is_fast ? 3 : fails || calm_ ? 100 : 1500),
           [request = *store, stored](Core& c) { c.OnIndexStored(request, stored); });
   }
 }
 
 // --- Faults.
+
+void Storm::FillIndexDisk() {
+  Note("there is no space for indexes");
+  index_disk_full_until_ns_ = clock_.NowNs() + Between(200, 2500) * kNsPerMs;
+}
 
 void Storm::Misfortune() {
   if (calm_) return;
@@ -345,6 +354,7 @@ void Storm::Repair() {
   calm_ = true;
   disk_.FailAt(INT64_MAX, DiskFault::kNone, 0);
   disk_.CrashAt(INT64_MAX);
+  index_disk_full_until_ns_ = 0;
   workers_->Repair();
   clients_->Repair();
 }
@@ -370,13 +380,16 @@ StormResult Storm::Run() {
   const int64_t limit_ns = options_.limit_ms * kNsPerMs;
   while (clock_.NowNs() < limit_ns && !(calm_ && clients_->AllEnded())) HandleNext();
   clients_->CheckEnd();
-  // Running workers are soon told which attempts have ended; stopped workers are told when they continue.
-  const int64_t end_ns = std::max(clock_.NowNs(), workers_->StoppedUntilNs()) + kSettleMs * kNsPerMs;
+  // Running workers are soon told which attempts have ended; stopped workers are told when they continue, and all of
+  // them when a stopped coordinator continues.
+  const int64_t end_ns =
+      std::max({clock_.NowNs(), workers_->StoppedUntilNs(), stopped_until_ns_}) + kSettleMs * kNsPerMs;
   while (clock_.NowNs() < end_ns) HandleNext();
   workers_->CheckEnd();
   result_.violations.insert(result_.violations.end(), model_.violations().begin(), model_.violations().end());
   result_.attempts = model_.attempts();
   result_.checkpoints = model_.checkpoints();
+  result_.misreads = workers_->misreads();
   result_.records = model_.records();
   result_.virtual_ms = clock_.NowNs() / kNsPerMs;
   return result_;

@@ -38,6 +38,10 @@ enum class StormFault {
   kLeaving,      // A worker drains itself and exits.
   kTaskDeath,    // The process of one task ends.
   kRack,         // Several workers die at once.
+  kDamage,       // A committed checkpoint is damaged.
+  kMisread,      // One worker finds damage in all checkpoints that it reads, although they are intact.
+  kWorkerDisk,   // The place where a worker writes its parts of checkpoints is full or slow.
+  kIndexDisk,    // The place where the coordinator stores indexes of checkpoints is full.
   kCount,
 };
 
@@ -63,6 +67,7 @@ struct StormOptions {
 struct StormResult {
   std::vector<std::string> violations;
   int64_t attempts = 0, checkpoints = 0, crashes = 0, disk_faults = 0, events = 0;
+  int64_t misreads = 0;  // The number of findings of damage in intact checkpoints.
   int64_t virtual_ms = 0;
   double longest_turn_ms = 0;  // The longest time in which the coordinator handled one batch.
   uint64_t trace_hash = 0;     // A hash of the trace; equal for equal options.
@@ -115,6 +120,8 @@ class Storm {
   bool is_quiet() const { return calm_ || clock_.NowNs() < quiet_until_ns_; }
   // Plans no new fault for this time, so that the consequences of the last one can be observed.
   void KeepQuiet(int64_t ms);
+  // For some time, no index of a checkpoint can be stored.
+  void FillIndexDisk();
   bool Has(StormFault fault) const { return (faults_ >> static_cast<int>(fault) & 1) != 0; }
   StormKind kind() const { return kind_; }
   int owners() const { return owners_; }
@@ -161,6 +168,7 @@ class Storm {
   std::multimap<int64_t, std::function<void()>> events_;  // Events by time.
   bool calm_ = false;                                     // Whether the time of faults has ended.
   int64_t quiet_until_ns_ = 0;
+  int64_t index_disk_full_until_ns_ = 0;
   StormResult result_;
 };
 

@@ -444,7 +444,7 @@ void StormClients::CheckEndOf(Client* client) {
                                             : status.status().ToString()));
   }
   const JobState end = found->second.end_state;
-  const bool may_fail = client->fails_at >= 0 || spec.max_attempts() > 0;
+  const bool may_fail = client->fails_at >= 0 || spec.max_attempts() > 0 || found->second.lost_its_state;
   const bool is_expected = client->is_cancelled ? end == CANCELLED
                            : end == SUCCEEDED   ? client->fails_at < 0
                            : end == CANCELLED   ? client->wants_cancel

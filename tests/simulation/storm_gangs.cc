@@ -55,7 +55,7 @@ bool StormWorkers::CanStep(Gang* gang) {
       EndGang(gang, process->id);
       return false;
     }
-    can = can && !stalled;
+    can = can && !stalled && task->has_read;
   }
   if (!can) return false;
   gang->stalled_since_ns = -1;
@@ -78,16 +78,9 @@ void StormWorkers::WriteShards(Gang* gang) {
     const auto& [process, task] = member;
     const bool due = (every > 0 && step > 0 && step % every == 0) || task->checkpoint_steps.contains(step) ||
                      task->stop_at == step || step == gang->launch.spec().steps();
-    if (!due || task->saved_step >= step) continue;
-    task->saved_step = step;
-    CheckpointShard shard;
-    shard.set_uri(absl::StrCat("shard of ", gang->key.first, " by attempt ", gang->key.second, " of ", process->id, "/",
-                               process->incarnation, " before ", step));
-    shards_[shard.uri()] = {gang->key.first, gang->key.second, gang->launch.generation(), step, gang->contents};
-    task->shards[step] = shard;
-    if (!process->registered) continue;
-    SendMetrics(process, task);
-    SendShard(process, task, step);
+    const bool is_end = task->stop_at == step || step == gang->launch.spec().steps();
+    const bool is_open = task->saved_step < step && (is_end || task->skipped_step < step);
+    if (due && is_open) WriteShard(process, task, is_end);
   }
 }
 
@@ -125,6 +118,12 @@ void StormWorkers::FinishStep(Gang* gang) {
   }
 }
 
+// Whether the task has stored the state with which its attempt ends, if it ends before step `finished`.
+bool StormWorkers::HasSaved(const Task& task, const Gang& gang) {
+  const bool is_end = gang.finished >= gang.launch.spec().steps() || task.stop_at == gang.finished;
+  return !is_end || (task.saved_step >= gang.finished && !task.is_writing);
+}
+
 void StormWorkers::Step(const TaskKey& key) {
   const std::shared_ptr<Gang> gang = gangs_[key];
   if (gang->over) return;
@@ -136,6 +135,10 @@ void StormWorkers::Step(const TaskKey& key) {
     for (const auto& [number, member] : gang->members) {
       const auto& [process, task] = member;
       WorkerMessage end;
+      if (!HasSaved(*task, *gang)) {  // The end is reported after the state.
+        goes_on = false;
+        continue;
+      }
       if (gang->finished >= gang->launch.spec().steps()) {
         Name(task->launch, end.mutable_finished());
       } else if (task->stop_at == gang->finished) {

@@ -32,6 +32,10 @@ struct StormWorkers::Task {
   std::set<int64_t> checkpoint_steps;         // The steps that CheckpointAt messages have named.
   std::map<int64_t, CheckpointShard> shards;  // The written but uncommitted shards, by step.
   int64_t saved_step = -1;                    // The last step whose state was written, or the first step.
+  int64_t skipped_step = -1;                  // The last step whose state could not be written.
+  bool has_read = false;      // Whether the task has read the state from which the attempt starts.
+  bool is_writing = false;    // Whether a slow disk still writes the state before `saved_step`.
+  int64_t next_write_ns = 0;  // After a failure, a state that must be stored is written again at this time.
   std::deque<StepMetrics> metrics;            // The metrics that are not acknowledged.
   // The message about the task's end. It is repeated until the coordinator tells the worker to forget the attempt.
   std::optional<WorkerMessage> end;
@@ -63,6 +67,8 @@ struct StormWorkers::Process {
   int64_t trouble_ns = 0;  // The last time at which the process started or died, or a path was cut or restored.
   bool data_cut = false;   // Whether its peers cannot reach it.
   bool cut_up = false, cut_down = false, refused = false;
+  int64_t misreads_until_ns = 0;  // Until this time, it finds damage in all checkpoints that it reads.
+  int64_t disk_full_until_ns = 0, disk_slow_until_ns = 0;
   int64_t cut_since_ns = 0;
   int64_t connection = 0;
   bool registered = false;

@@ -43,6 +43,7 @@ TEST(StormTest, NothingAcknowledgedIsLostAndEveryJobEnds) {
     sum.checkpoints += result.checkpoints;
     sum.crashes += result.crashes;
     sum.disk_faults += result.disk_faults;
+    sum.misreads += result.misreads;
     sum.virtual_ms += result.virtual_ms;
     for (const auto& [kind, count_of_kind] : result.records) sum.records[kind] += count_of_kind;
   }
@@ -57,11 +58,15 @@ TEST(StormTest, NothingAcknowledgedIsLostAndEveryJobEnds) {
   if (count < 10) return;
   EXPECT_GT(sum.crashes, 0);
   EXPECT_GT(sum.disk_faults, 0);
+  if (count >= 100) {  // These are rarer.
+    EXPECT_GT(sum.misreads, static_cast<int64_t>(count) / 30);
+    EXPECT_GT(sum.records["damaged"], static_cast<int64_t>(count) / 12);
+  }
   EXPECT_GT(sum.checkpoints, 0);
   // Checks that each kind of record occurred often.
   for (const char* kind : {"submitted", "built", "placed", "started", "adopted", "attempt_ended", "stopped", "resized",
-                           "code_replaced", "not_optimized", "checkpoint", "dropped", "drain_changed", "SUCCEEDED",
-                           "FAILED", "CANCELLED"}) {
+                           "code_replaced", "not_optimized", "checkpoint", "checkpoint_failed", "dropped",
+                           "drain_changed", "SUCCEEDED", "FAILED", "CANCELLED"}) {
     EXPECT_GT(sum.records[kind], static_cast<int64_t>(count) / 4) << kind;
   }
   EXPECT_GT(sum.records["SUCCEEDED"], 2 * static_cast<int64_t>(count)) << "of 6 jobs of each seed";

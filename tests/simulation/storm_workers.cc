@@ -38,6 +38,7 @@ StormWorkers::~StormWorkers() = default;
 void StormWorkers::Start() {
   has_old_versions_ = storm_->random().Below(2) == 0;
   for (const auto& process : processes_) StartProcess(process.get());
+  storm_->After(storm_->Between(100, 2500), [this] { DiskMisfortune(); });
 }
 
 // --- Processes and connections.
@@ -49,7 +50,7 @@ void StormWorkers::StartProcess(Process* process) {
   process->incarnation = next_incarnation_++;
   process->replaces_code = !has_old_versions_ || storm_->random().Below(8) != 0;
   const int64_t life = ++process->life;
-  process->stopped_until_ns = 0;
+  process->stopped_until_ns = process->misreads_until_ns = 0;
   process->term = 0;
   process->leaving = false;
   storm_->Note(absl::StrCat(process->id, " starts"));
@@ -294,6 +295,12 @@ void StormWorkers::OnLaunch(Process* process, const LaunchTask& launch) {
   }
   task.gang = gang;
   task.saved_step = launch.checkpoint_uri().empty() ? -1 : launch.first_step();
+  task.has_read = launch.checkpoint_uri().empty();
+  if (!task.has_read) {
+    storm_->After(storm_->Between(1, 60), [this, id = process->id, key, generation = launch.generation()] {
+      ReadState(id, key, generation);
+    });
+  }
   task.is_first = launch.peers(0).worker_id() == process->id;
   gang->members[process->number] = {process, &task};
   if (!gang->scheduled) {
@@ -359,7 +366,9 @@ bool StormWorkers::IsWell(const std::string& id) const {
 bool StormWorkers::IsReachable(const std::string& id) const {
   return std::any_of(processes_.begin(), processes_.end(), [&](const auto& process) {
     const bool is_cut = process->refused || process->cut_up || process->cut_down || process->data_cut;
-    return process->id == id && process->registered && !is_cut && storm_->NowNs() >= process->stopped_until_ns;
+    const bool has_disk = storm_->NowNs() >= std::max(process->disk_full_until_ns, process->disk_slow_until_ns);
+    return process->id == id && process->registered && !is_cut && has_disk &&
+           storm_->NowNs() >= process->stopped_until_ns;
   });
 }
 
@@ -519,6 +528,7 @@ void StormWorkers::ExitTask(Process* process, Task* task) {
 void StormWorkers::Repair() {
   for (const auto& process : processes_) {
     Heal(process.get());  // A stopped process continues by itself.
+    process->misreads_until_ns = process->disk_full_until_ns = process->disk_slow_until_ns = 0;
     process->stays_away = false;
     if (!process->up) storm_->After(storm_->Between(50, 2000), [this, p = process.get()] { StartProcess(p); });
   }

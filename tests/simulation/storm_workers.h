@@ -60,6 +60,9 @@ class StormWorkers {
   void CutDuringAdoption(const std::string& late, const std::string& lost);
   // Injects one fault of a worker, a rack or a path, or none if the storm does not have the chosen kind of fault.
   void Misfortune();
+  // Injects one fault of the storage of checkpoints.
+  void DiskMisfortune();
+  int64_t misreads() const { return misreads_; }
   // Ends all faults, except that stopped processes continue by themselves and one process may never come back.
   void Repair();
 
@@ -90,7 +93,17 @@ class StormWorkers {
   void Drop(Process* process, const TaskKey& key);
   void Step(const TaskKey& key);
   bool CanStep(Gang* gang);
+  void ReadState(const std::string& id, const TaskKey& key, int64_t generation);
+  bool FindsDamage(const Process& process, const Task& task);
+  void FailToRead(Process* process, Task* task);
   void WriteShards(Gang* gang);
+  void WriteShard(Process* process, Task* task, bool is_end);
+  void ReportUnstored(Process* process, Task* task, bool is_end);
+  void OnWritten(Process* process, Task* task, int64_t step);
+  void DamageNewestCheckpoint();
+  void Misread(Process* process);
+  void ExitTaskSoon(const TaskKey& key);
+  static bool HasSaved(const Task& task, const Gang& gang);
   void FinishStep(Gang* gang);
   void CheckCode(Gang* gang);
   void EndGang(Gang* gang, const std::string& suspect);
@@ -114,6 +127,8 @@ class StormWorkers {
   std::map<std::string, StoredIndex> shards_;  // Shards by URI.
   int64_t next_connection_ = 1;
   uint64_t next_incarnation_ = 1;
+  int64_t misreads_ = 0;
+  int64_t next_misreads_ns_ = 0;  // No worker misreads before this time.
   bool has_lost_ids_ = false;
   bool has_old_versions_ = false;  // Whether some processes are of a version that does not replace code.
   bool one_is_gone_ = false;  // Whether one process never comes back.
