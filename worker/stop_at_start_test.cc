@@ -1,5 +1,5 @@
-// A worker that is stopped while no name server answers. This file replaces getaddrinfo for names that end with ".test",
-// which no name server knows (RFC 6761).
+// A worker that is stopped while no name server answers. This file replaces getaddrinfo for names that end with
+// ".test", which no name server knows (RFC 6761).
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <netdb.h>
