@@ -183,7 +183,7 @@ std::vector<int> Network::SnakeOrder() const {
     }
     return PositionIn(grid_, at);
   };
-  std::vector<std::pair<int, int>> places;  // Of each rank, with the rank.
+  std::vector<std::pair<int, int>> places;  // By position; the second number is the rank.
   for (int rank = 0; rank < ranks(); ++rank) places.emplace_back(grid_.empty() ? rank : place(chips_[rank]), rank);
   std::sort(places.begin(), places.end());
   std::vector<int> order;

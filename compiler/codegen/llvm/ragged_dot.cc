@@ -109,7 +109,7 @@ llvm::Value* Contract(Elements& elements, const Instruction& dot, const OperandI
 constexpr int64_t kColumnsAtOnce = 64;
 constexpr int64_t kMinColumns = 4;
 
-// Whether the columns of the result, its last dimension, are neighbours in the memory of the right operand.
+// Whether the columns of the result, its last dimension, are neighbors in the memory of the right operand.
 bool HasColumns(const Instruction& dot) {
   const Instruction& rhs = *dot.operand(1);
   const hlo::DotDimensions& n = *dot.attributes().dot;
