@@ -225,8 +225,8 @@ int RunSchedule(const ScheduleCommandOptions& options) {
     if (options.rank >= 0) break;
   }
   if (schedules.empty()) {
-    return Fail(WrongUsage(absl::InvalidArgumentError(
-        absl::StrCat("--rank: found ", options.rank, ", expected 0 to ", spec->ranks - 1))));
+    return Fail(WrongUsage(
+        absl::InvalidArgumentError(absl::StrCat("--rank: found ", options.rank, ", expected 0 to ", spec->ranks - 1))));
   }
   if (options.draw) {
     Draw(schedules);
@@ -244,7 +244,7 @@ absl::Status BreakLinks(const std::vector<std::string>& links, collectives::Netw
     int a = 0, b = 0;
     if (ends.size() != 2 || !absl::SimpleAtoi(ends[0], &a) || !absl::SimpleAtoi(ends[1], &b)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--broken-link: found ", link, ", expected two ranks such as 0-1"));
+          absl::StrCat("--broken-link: found ", link, ", expected two chips such as 0-1"));
     }
     XLAD_RETURN_IF_ERROR(network->BreakLink(a, b));
   }
@@ -265,8 +265,8 @@ absl::StatusOr<Json> SimulateToJson(CommSimulateOptions options) {
     // A ring algorithm with as many dimensions as the network gets the network's grid, and one channel for each
     // direction of each dimension.
     const int dimensions = static_cast<int>(network.grid().size());
-    const bool fits = plan.algorithm == absl::StrCat("ring_", dimensions, "d") &&
-                      spec.ranks == network.ranks() && network.HasAllChips();
+    const bool fits = plan.algorithm == absl::StrCat("ring_", dimensions, "d") && spec.ranks == network.ranks() &&
+                      network.HasAllChips();
     if (fits && plan.grid.empty()) {
       plan.grid = network.grid();
       if (plan.channels == 1) plan.channels = 2 * dimensions;
@@ -379,11 +379,14 @@ void AddCommSchedules(CLI::App* comm, Action* action) {
   AddScheduleFlags(simulate, simulate_options.get(), /*needs_collective=*/true);
   simulate_options->chunks = 0;
   simulate->add_option("--topology", simulate_options->topology, "v5e-16x16, v4-4x4x8, switch-64, ...")->required();
-  simulate->add_option("--broken-link", simulate_options->broken_links,
-                       "A-B: the link between these two neighbors is broken; may be repeated");
+  simulate
+      ->add_option("--broken-link", simulate_options->broken_links,
+                   "A-B: the link between these two neighboring chips is broken; may be repeated")
+      ->allow_extra_args(false);
   simulate
       ->add_option("--broken-chip", simulate_options->broken_chips,
                    "this chip is broken, with its links, and the ranks are the others; may be repeated")
+      ->allow_extra_args(false)
       ->check(Between(0, (1 << 16) - 1));
   AddFormatFlag(simulate, &simulate_options->format);
   simulate->callback([=] { *action = [=] { return RunCommSimulate(*simulate_options); }; });

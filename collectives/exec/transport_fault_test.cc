@@ -2,10 +2,14 @@
 // three all-reduces. Three algorithms are tested.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <future>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "collectives/exec/checksum.h"
 #include "collectives/exec/scheduled_communicator.h"
@@ -45,6 +49,19 @@ CollectiveSet AllReduces(const std::string& algorithm, int64_t count) {
   collective.hash = *ScheduleHash(collective.plan, collective.spec);
   set.collectives.push_back(collective);
   return set;
+}
+
+// Whether all other threads of this process sleep. A thread that could run but has no core does not sleep.
+bool AllOthersSleep() {
+  const std::string own = absl::StrCat(gettid());
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+    if (thread.path().filename() == own) continue;
+    std::string stat;
+    if (!std::getline(std::ifstream(thread.path() / "stat"), stat)) continue;  // The thread has ended.
+    const size_t state = stat.rfind(')') + 2;
+    if (state >= stat.size() || stat[state] != 'S') return false;
+  }
+  return true;
 }
 
 class FaultTest : public ::testing::TestWithParam<Way> {
@@ -108,8 +125,9 @@ class FaultTest : public ::testing::TestWithParam<Way> {
     return absl::OkStatus();
   }
 
-  // Advances the clock whenever the fault has happened and no device makes progress. Returns when all devices have
-  // finished.
+  // Advances the clock whenever the fault has happened, and all threads were found asleep several times without any
+  // progress of a device in between. A thread that never sleeps must not end the test without a result, so a long time
+  // without progress is enough, too. Returns when all devices have finished.
   void Watch(const FaultState& state, ManualClock* clock, const std::vector<std::unique_ptr<Recorder>>& recorders,
              const std::atomic<int>& running) {
     const auto texts = [&] {
@@ -123,14 +141,16 @@ class FaultTest : public ::testing::TestWithParam<Way> {
       watchdogs.push_back(std::make_unique<ProgressWatchdog>(clock, kLimitMs, own, &world_->worker(w).abort));
     }
     std::string last;
-    for (int same = 0; running > 0;) {
-      // Each of these sleeps ends behind the threads of devices that are ready to run, on a busy machine, too. A yield
-      // does not sleep, so it may cost a whole time slice of every other program.
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    int same = 0, asleep = 0;
+    while (running > 0) {
+      // A yield would cost a time slice of every other program on a busy machine.
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+      const bool all_sleep = AllOthersSleep();
       const std::string now = texts();
-      same = state.happened && now == last ? same + 1 : 0;
+      if (!state.happened || now != last) same = asleep = 0;
       last = now;
-      if (same < 50) continue;
+      if (all_sleep) ++asleep;
+      if (++same < 5000 && asleep < 10) continue;
       clock->Advance((kLimitMs + 1) * kNsPerMs);
       for (const auto& watchdog : watchdogs) watchdog->Poll();
     }

@@ -150,7 +150,7 @@ absl::Status Network::BreakLink(int a, int b) {
   const bool known = a >= 0 && b >= 0 && a < std::ssize(links_of_) && b < std::ssize(links_of_);
   if (!known || LinkBetween(a, b) < 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("found broken link ", a, "-", b, ", expected the ranks of two neighbors"));
+        absl::StrCat("found broken link ", a, "-", b, ", expected the numbers of two neighboring chips"));
   }
   links_[LinkBetween(a, b)].broken = links_[LinkBetween(b, a)].broken = true;
   return absl::OkStatus();

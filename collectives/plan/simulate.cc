@@ -253,8 +253,8 @@ Traffic LeastTraffic(const CollectiveSpec& spec, int rank) {
       return {input - output, output};
     case CollectiveKind::kAllToAll: {
       const int64_t n = spec.ranks;
-      const double kept = spec.sizes.empty() ? input / static_cast<double>(n)
-                                             : static_cast<double>(spec.sizes[rank * n + rank]);
+      const double kept =
+          spec.sizes.empty() ? input / static_cast<double>(n) : static_cast<double>(spec.sizes[rank * n + rank]);
       return {input - kept, output - kept};
     }
     case CollectiveKind::kBroadcast:
@@ -296,8 +296,7 @@ absl::StatusOr<SimulatedRun> Simulate(const CollectiveSpec& spec, const Network&
 
 absl::StatusOr<SimulatedRun> Simulate(const CollectivePlan& plan, const CollectiveSpec& spec, const Network& network,
                                       const SimulateOptions& options) {
-  return Simulate(
-      spec, network, [&](int rank) { return BuildSchedule(plan, spec, rank); }, options);
+  return Simulate(spec, network, [&](int rank) { return BuildSchedule(plan, spec, rank); }, options);
 }
 
 absl::StatusOr<SimulatedRun> SimulateRankZero(const CollectivePlan& plan, const CollectiveSpec& spec,
@@ -340,7 +339,7 @@ double BandwidthBoundUs(const CollectiveSpec& spec, const Network& network) {
 }
 
 absl::StatusOr<CollectivePlan> PlanFor(const CollectiveSpec& spec, const Network& network) {
-  constexpr int kMaxSnakeRanks = 256;  // The simulation of a ring over more ranks takes seconds.
+  constexpr int kMaxRingRanks = 256;  // The simulation of a ring over more ranks takes seconds.
   std::vector<CollectivePlan> candidates;
   const int dimensions = static_cast<int>(network.grid().size());
   if (dimensions == 2 || dimensions == 3) {
@@ -353,8 +352,11 @@ absl::StatusOr<CollectivePlan> PlanFor(const CollectiveSpec& spec, const Network
   }
   // Around a broken chip, the grid of the network has no plan.
   if (!network.HasAllChips() && spec.ranks == network.ranks()) {
-    candidates.push_back({.algorithm = "ring_2d"});
-    if (spec.ranks <= kMaxSnakeRanks) {
+    // The grid of a prime number of ranks is one ring. Halving and doubling sends few messages.
+    const std::vector<int> own = GridOf({}, spec.ranks, 2);
+    const bool is_long = spec.ranks > kMaxRingRanks && own[1] > 4 * own[0];
+    candidates.push_back({.algorithm = is_long ? "halving_doubling" : "ring_2d"});
+    if (spec.ranks <= kMaxRingRanks) {
       candidates.push_back({.algorithm = "ring", .channels = 2, .order = network.SnakeOrder()});
     }
   }

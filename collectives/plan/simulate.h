@@ -59,8 +59,9 @@ double BandwidthBoundUs(const CollectiveSpec& spec, const Network& network);
 // rings along all directions of a grid of 2 or 3 dimensions with 1, 2 and 6 chunks, and `ring`, `halving_doubling`,
 // `swing`, `pat` and `direct` with default parameters. For more than 64 ranks, only `swing` and `pat` of these five are
 // tried, because they send few messages. If chips are broken, `ring_2d` on its own grid and, for up to 256 ranks,
-// `ring` in the snake order of the network are tried instead of the grid of the network. InvalidArgument if none of the
-// plans can run the spec. Otherwise the errors of Simulate.
+// `ring` in the snake order of the network are tried instead of the grid of the network. If there are more ranks, and
+// one side of that grid is longer than four times the other, `halving_doubling` is tried instead. InvalidArgument if
+// none of the plans can run the spec. Otherwise the errors of Simulate.
 absl::StatusOr<CollectivePlan> PlanFor(const CollectiveSpec& spec, const Network& network);
 
 }  // namespace xlad::collectives

@@ -217,9 +217,19 @@ TEST(Simulate, PlansAroundBrokenLinks) {
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(CheckPlan(*plan, spec), absl::OkStatus());
   EXPECT_LT(TimeUs(plan->ToString().c_str(), spec, network), 3 * healthy);
-  EXPECT_THAT(std::string(network.BreakLink(0, 5).message()), HasSubstr("expected the ranks of two neighbors"));
+  EXPECT_THAT(std::string(network.BreakLink(0, 5).message()), HasSubstr("expected the numbers of two neighboring chips"));
   ASSERT_EQ(network.BreakLink(0, 8), absl::OkStatus());  // Rank 0 is a corner of the mesh and now has no link.
   EXPECT_EQ(Simulate(*plan, spec, network).status().code(), absl::StatusCode::kUnavailable);
+}
+
+// 1021 is a prime number, so a grid of the ranks would be one ring, in which they send two million messages.
+TEST(Simulate, ManyRanksAroundBrokenChipsSendFewMessages) {
+  Network network = Network::Torus({32, 32}, {true, true}, 1, 50);
+  for (const int chip : {5, 100, 1000}) ASSERT_EQ(network.BreakChip(chip), absl::OkStatus());
+  ASSERT_EQ(network.ranks(), 1021);
+  const absl::StatusOr<CollectivePlan> plan = PlanFor(Spec(CollectiveKind::kAllReduce, 1021, 1021 << 10), network);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->algorithm, "halving_doubling");
 }
 
 // Any chip may be broken. The others run a correct plan, and no link of the broken chip is used.

@@ -451,7 +451,7 @@ class Commands(unittest.TestCase):
                 (("comm", "schedule", "all_reduce", "--ranks", 2, "--rank", 2), "--rank: found 2, expected 0 to 1"),
                 (("comm", "simulate", "all_reduce", "--topology", "v5e"), "v5e"),
                 (("comm", "simulate", "all_reduce", "--topology", "v5e-2x2", "--broken-link", "a"),
-                 "--broken-link: found a, expected two ranks such as"),
+                 "--broken-link: found a, expected two chips such as"),
                 (("resize", "job"), "found neither --mesh nor --devices, expected --mesh"),
                 (("token",), "found no --role, expected reader, submitter, worker or operator"),
                 (("config", "--of", "traain"), "--of: found command traain"),

@@ -110,25 +110,27 @@ void Finalize() {
 
 // Two virtual machines that were cloned while they ran have the same boot id, and may have the same host name, but the
 // launcher knows them as two machines. It knows the containers of a machine that it has started as one.
-int FindRanksOfThisMachine(Mpi* mpi, xlad_transport_error* error) {
+int FindRanksOfThisMachine(MPI_Comm communicator, std::vector<bool>* is_here, xlad_transport_error* error) {
   MPI_Comm here = MPI_COMM_NULL;
-  const int result = MPI_Comm_split_type(mpi->communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
+  int result = MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
   if (result != MPI_SUCCESS) return FailMpi("MPI_Comm_split_type", result, error);
   MPI_Group all = MPI_GROUP_NULL, ours = MPI_GROUP_NULL;
-  MPI_Comm_group(mpi->communicator, &all);
+  MPI_Comm_group(communicator, &all);
   MPI_Comm_group(here, &ours);
   int ranks = 0, count = 0;
   MPI_Group_size(all, &ranks);
   MPI_Group_size(ours, &count);
-  std::vector<int> local(count), global(count);
+  std::vector<int> local(count), global(count, MPI_UNDEFINED);
   std::iota(local.begin(), local.end(), 0);
-  MPI_Group_translate_ranks(ours, count, local.data(), all, global.data());
-  mpi->is_here.assign(ranks, false);
-  for (const int rank : global) mpi->is_here[rank] = true;
+  result = MPI_Group_translate_ranks(ours, count, local.data(), all, global.data());
+  is_here->assign(ranks, false);
+  for (const int rank : global) {
+    if (rank >= 0 && rank < ranks) (*is_here)[rank] = true;
+  }
   MPI_Group_free(&all);
   MPI_Group_free(&ours);
   MPI_Comm_free(&here);
-  return XLAD_TRANSPORT_OK;
+  return result == MPI_SUCCESS ? XLAD_TRANSPORT_OK : FailMpi("MPI_Group_translate_ranks", result, error);
 }
 
 int Initialize(Mpi* mpi, xlad_transport_error* error) {
@@ -147,10 +149,13 @@ int Initialize(Mpi* mpi, xlad_transport_error* error) {
   if (has_largest != 0 && *largest < LargestTag()) {
     return Fail(XLAD_TRANSPORT_UNSUPPORTED, "MPI_TAG_UB: found fewer than 2^27 tags, expected 2^27 or more", error);
   }
-  result = MPI_Comm_dup(MPI_COMM_WORLD, &mpi->communicator);
+  MPI_Comm communicator = MPI_COMM_NULL;
+  result = MPI_Comm_dup(MPI_COMM_WORLD, &communicator);
   if (result != MPI_SUCCESS) return FailMpi("MPI_Comm_dup", result, error);
-  MPI_Comm_set_errhandler(mpi->communicator, MPI_ERRORS_RETURN);
-  return FindRanksOfThisMachine(mpi, error);
+  MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN);
+  const int code = FindRanksOfThisMachine(communicator, &mpi->is_here, error);
+  if (code == XLAD_TRANSPORT_OK) mpi->communicator = communicator;  // Only then may an engine be opened.
+  return code;
 }
 
 void SetMachine(Address* address) {
