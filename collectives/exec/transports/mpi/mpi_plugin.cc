@@ -19,6 +19,7 @@
 #include <numeric>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collectives/exec/transports/plugin/xlad_transport.h"
@@ -61,9 +62,10 @@ constexpr int kDeviceBits = 10, kGenerationBits = 6;
 struct Mpi {
   std::mutex mutex;
   MPI_Comm communicator = MPI_COMM_NULL;
-  std::vector<bool> is_here;           // By rank: whether the launcher has started it on this machine.
-  std::map<int32_t, int32_t> engines;  // By device: the number of engines so far.
-  bool abandoned = false;              // True if operations are unfinished. Finalizing could then wait forever.
+  std::vector<bool> is_here;                   // By rank: whether the launcher has started it on this machine.
+  std::map<int32_t, int32_t> engines;          // By device: the number of engines so far.
+  std::set<std::pair<int32_t, int32_t>> open;  // The open engines: their devices, and their generations in tags.
+  bool abandoned = false;                      // True if operations are unfinished. Finalizing could then wait forever.
 };
 
 Mpi& TheMpi() {
@@ -89,9 +91,11 @@ int64_t NowMs() {
   return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+int32_t InTag(int32_t generation) { return generation % (1 << kGenerationBits); }
+
 int Tag(int32_t from, int32_t to, int32_t stream, int32_t generation) {
   const int devices = ((from << kDeviceBits) | to) * 2 + stream;
-  return (generation % (1 << kGenerationBits)) << (2 * kDeviceBits + 1) | devices;
+  return InTag(generation) << (2 * kDeviceBits + 1) | devices;
 }
 
 int LargestTag() { return (1 << (2 * kDeviceBits + 1 + kGenerationBits)) - 1; }
@@ -179,17 +183,31 @@ int Open(const xlad_transport_options* options, xlad_transport_engine** engine, 
   Mpi& mpi = TheMpi();
   const std::lock_guard<std::mutex> lock(mpi.mutex);
   if (const int code = Initialize(&mpi, error); code != XLAD_TRANSPORT_OK) return code;
+  const int32_t generation = mpi.engines[options->device]++;
+  // The messages to two engines with the same tags would be mixed up.
+  if (!mpi.open.insert({options->device, InTag(generation)}).second) {
+    return Fail(
+        XLAD_TRANSPORT_UNSUPPORTED,
+        "found an open engine of this device from 64 engines ago, expected it to be closed, because tags have 6 "
+        "bits for the engines of a device",
+        error);
+  }
   auto* const made = new xlad_transport_engine();
   made->device = options->device;
   made->any_network = options->any_network != 0;
   SetMachine(&made->address);
   MPI_Comm_rank(mpi.communicator, &made->address.rank);
-  made->address.generation = mpi.engines[made->device]++;
+  made->address.generation = generation;
   *engine = made;
   return XLAD_TRANSPORT_OK;
 }
 
-void Close(xlad_transport_engine* engine) { delete engine; }
+void Close(xlad_transport_engine* engine) {
+  Mpi& mpi = TheMpi();
+  const std::lock_guard<std::mutex> lock(mpi.mutex);
+  mpi.open.erase({engine->device, InTag(engine->address.generation)});
+  delete engine;
+}
 
 int GetAddress(xlad_transport_engine* engine, const void** data, size_t* bytes, xlad_transport_error*) {
   *data = &engine->address;

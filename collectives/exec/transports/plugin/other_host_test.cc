@@ -43,5 +43,23 @@ TEST(PluginOnAnotherHost, MpiIsRefusedUnlessAnyNetworkIsAllowed) {
   insecure->Disconnect(*allowed, 0);
 }
 
+// Tags have 6 bits for the engines of a device. Two open engines with equal bits would receive each other's messages.
+TEST(PluginOfMpi, TagsOfAnOpenEngineAreNotUsedAgain) {
+#if __has_feature(thread_sanitizer)
+  GTEST_SKIP() << "MPI is not built with ThreadSanitizer";
+#endif
+  const auto api = LoadPlugin({"openmpi", "libopenmpi-dev", "libopenmpi3"});
+  if (absl::IsNotFound(api.status())) GTEST_SKIP() << api.status();
+  ASSERT_TRUE(api.ok()) << api.status();
+  constexpr int kDevice = 900;  // No other test uses it.
+  auto first = *Engine::Open(*api, kDevice, /*any_network=*/false);
+  for (int i = 1; i < 64; ++i) ASSERT_EQ(Engine::Open(*api, kDevice, false).status(), absl::OkStatus()) << i;
+  const absl::Status refused = Engine::Open(*api, kDevice, false).status();
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("an open engine of this device from 64 engines ago"));
+  EXPECT_EQ(Engine::Open(*api, kDevice, false).status(), absl::OkStatus()) << "this one has other tags";
+  first.reset();
+  for (int i = 0; i < 64; ++i) ASSERT_EQ(Engine::Open(*api, kDevice, false).status(), absl::OkStatus()) << i;
+}
+
 }  // namespace
 }  // namespace xlad::collectives
