@@ -46,6 +46,9 @@ JobEvent AnyEvent(const Choose& choose, const JobSpec& plain) {
 
 class AnyEventTest : public ::testing::Test {
  protected:
+  AnyEventTest() { SetLogLevel(LogLevel::kError); }
+  ~AnyEventTest() override { SetLogLevel(LogLevel::kInfo); }
+
   // Recovers, and asks for all that a coordinator shows.
   void ReadAndServe() {
     cluster_.Restart();
@@ -74,7 +77,6 @@ class AnyEventTest : public ::testing::Test {
 };
 
 TEST_F(AnyEventTest, ALogOfAnyEventsIsReadAndServed) {
-  SetLogLevel(LogLevel::kError);
   const uint64_t first = NumberFrom("XLAD_SEED", 1);
   for (uint64_t seed = first; seed < first + NumberFrom("XLAD_ANY_EVENTS", 300); ++seed) {
     SCOPED_TRACE(absl::StrCat("XLAD_SEED=", seed));
