@@ -150,6 +150,18 @@ class StructureTest(unittest.TestCase):
         }"""
         self.expect(body, [r"\.reqntid 64, 1, 1", r"ld\.global"], ["bar.sync"])
 
+    def test_dots_that_are_not_library_ops_have_a_thread_for_each_element(self):
+        for kind in ("f64", "s32", "c64"):
+            body = f"""ENTRY main {{
+              x = {kind}[64,48] parameter(0)
+              y = {kind}[48,64] parameter(1)
+              ROOT d = {kind}[64,64] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+            }}"""
+            with self.subTest(type=kind):
+                threads = int(re.search(r"\.reqntid (\d+), 1, 1", self.ptx(body))[1])
+                self.assertGreaterEqual(threads, 64)
+                self.expect(body, absent=[r"\.local"])
+
 
 class GoldenTest(unittest.TestCase):
     """The complete PTX of important kernels, one per form of kernel. With XLAD_UPDATE_GOLDEN=1, the test writes the
@@ -159,7 +171,7 @@ class GoldenTest(unittest.TestCase):
 
     def test_ptx_of_important_kernels(self):
         programs = sorted((REPO / "tests/testdata/ptx").glob("*.hlo"))
-        self.assertEqual(len(programs), 12)
+        self.assertEqual(len(programs), 13)
         for program in programs:
             with self.subTest(kernel=program.stem):
                 code, text, err = xlad("compile", program, "--target", "nvptx-sm_90", "--emit", "ptx")
