@@ -7,8 +7,10 @@
 
 #include <cstdlib>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/file_system.h"
+#include "compiler/passes/passes.h"
 #include "compiler/report.h"
 #include "hlo/testing/test_material.h"
 #include "hlo/text/text.h"
@@ -253,6 +255,40 @@ ENTRY e {
   EXPECT_EQ(loop.status().code(), absl::StatusCode::kUnimplemented) << loop.status();
   EXPECT_THAT(std::string(loop.status().message()),
               testing::HasSubstr("found a loop in a computation that is applied to each element, expected no loop"));
+}
+
+// A reducer with conditionals whose branches, the same for all of them, have 20,000 instructions each.
+std::unique_ptr<Module> ProgramWithLargeBranches(int conditionals) {
+  std::string text = "HloModule m\nlarge { x0 = f32[] parameter(0)\n";
+  for (int i = 1; i < 20'000; ++i) absl::StrAppend(&text, "x", i, " = f32[] cosine(x", i - 1, ")\n");
+  absl::StrAppend(&text, "ROOT x = f32[] copy(x19999) }\nsame { ROOT x = f32[] parameter(0) }\n",
+                  "sum { a = f32[] parameter(0) b = f32[] parameter(1) c0 = f32[] add(a, b)\n",
+                  "p = pred[] compare(a, b), direction=LT\n");
+  for (int i = 1; i <= conditionals; ++i) {
+    absl::StrAppend(&text, "c", i, " = f32[] conditional(p, c", i - 1, ", c", i - 1,
+                    "), true_computation=large, false_computation=same\n");
+  }
+  absl::StrAppend(&text, "ROOT s = f32[] copy(c", conditionals, ") }\nENTRY e { x = f32[4,3] parameter(0)\n",
+                  "zero = f32[] constant(0)\nROOT r = f32[4] reduce(x, zero), dimensions={1}, to_apply=sum }\n");
+  auto module = hlo::ParseText(text);
+  EXPECT_TRUE(module.ok()) << module.status();
+  return *std::move(module);
+}
+
+int64_t SizeOfReducer(const Module& module) { return std::ssize(module.entry()->root()->called()[0]->instructions()); }
+
+// The limit is checked before the branches of each conditional are inlined, so a refused computation stays small.
+TEST(Compile, ManyConditionalsThatCallALargeBranchInAReducerAreRefused) {
+  PassContext context;
+  const std::unique_ptr<Module> three = ProgramWithLargeBranches(3), many = ProgramWithLargeBranches(50);
+  EXPECT_TRUE(SelectBranches(*three, context).ok());
+  EXPECT_EQ(SizeOfReducer(*three), 60'008);
+  const absl::Status refused = SelectBranches(*many, context);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              testing::AllOf(testing::HasSubstr("computation sum: found conditionals that expand to 80"),
+                             testing::HasSubstr(" instructions or more, expected at most 65536")));
+  EXPECT_LE(SizeOfReducer(*many), 65'536);
 }
 
 // The lists of a request have an entry for each array. The error of a program with a token names the token, not a list.

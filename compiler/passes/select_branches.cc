@@ -2,8 +2,8 @@
 // have no control flow, so the branches are inlined and their results selected. Results are the same, because the
 // instructions of these computations have no side effects.
 //
-// Needs: inlined calls. Leaves: no conditional except in step computations. ResourceExhausted if the branches of such a
-// computation expand to more than 65,536 instructions.
+// Needs: inlined calls. Leaves: no conditional except in step computations. ResourceExhausted if such a computation
+// expands to more than 65,536 instructions.
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/analysis/clone.h"
@@ -48,21 +48,27 @@ Instruction* SelectedBranch(const Instruction& conditional) {
   return chosen;
 }
 
+// Checks the size that the computation would have with the branches of `conditional`. Called before the branches are
+// inlined, because many conditionals can call one large branch.
+absl::Status CheckSizeWith(const Instruction& conditional, const Computation& computation) {
+  int64_t instructions = std::ssize(computation.instructions());
+  for (const Computation* branch : conditional.called()) instructions += std::ssize(branch->instructions());
+  if (instructions <= kMaxSelectedInstructions) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("computation ", computation.name(), ": found conditionals that expand to ", instructions,
+                   " instructions or more, expected at most ", kMaxSelectedInstructions,
+                   ", because the computation is applied to each element"));
+}
+
 absl::Status SelectIn(Computation* computation) {
   for (bool again = true; again;) {  // Branches may contain conditionals.
     again = false;
     for (Instruction* at : Snapshot(*computation)) {
       if (at->opcode() != Opcode::kConditional) continue;
+      XLAD_RETURN_IF_ERROR(CheckSizeWith(*at, *computation));
       at->ReplaceAllUsesWith(SelectedBranch(*at));
       computation->Remove(at);
       again = true;
-    }
-    const int64_t instructions = std::ssize(computation->instructions());
-    if (again && instructions > kMaxSelectedInstructions) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("computation ", computation->name(), ": found conditionals that expand to ", instructions,
-                       " instructions, expected at most ", kMaxSelectedInstructions,
-                       ", because the computation is applied to each element"));
     }
     if (again) FinishEdits(computation);
   }
