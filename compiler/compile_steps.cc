@@ -58,12 +58,12 @@ absl::Status CheckCount(const char* list, int64_t found, int64_t expected) {
                                                  " (one entry per leaf of the entry computation) or 0"));
 }
 
-// A request that lists parameters and results lists arrays, so the program may have no tokens there.
+// The parameters or results that a request lists are arrays, so the program may have no tokens there.
 absl::Status CheckEntryArrays(const CompileRequest& request, const hlo::Module& module) {
-  if (request.parameters().empty() && request.results().empty()) return absl::OkStatus();
-  std::vector<const hlo::Instruction*> values = {module.entry()->root()};
+  std::vector<const hlo::Instruction*> values;
+  if (!request.results().empty()) values.push_back(module.entry()->root());
   const std::vector<hlo::Instruction*> parameters = module.entry()->parameters();
-  values.insert(values.end(), parameters.begin(), parameters.end());
+  if (!request.parameters().empty()) values.insert(values.end(), parameters.begin(), parameters.end());
   for (const hlo::Instruction* value : values) {
     for (const hlo::Shape* leaf : hlo::Leaves(value->shape())) {
       if (leaf->is_array()) continue;

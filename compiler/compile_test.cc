@@ -307,6 +307,35 @@ ENTRY e {
               testing::HasSubstr("%r (tuple): found token[] in a result of the program, expected arrays"));
 }
 
+TEST(Compile, TokensAreRefusedOnlyInAListOfTheRequest) {
+  const std::string text = R"(HloModule m
+ENTRY e {
+  t = token[] parameter(0)
+  x = f32[4] parameter(1)
+  y = f32[4] negate(x)
+  ROOT r = RESULT
+})";
+  const std::string among_parameters = absl::StrReplaceAll(text, {{"RESULT", "(f32[4]) tuple(y)"}});
+  const std::string among_results = absl::StrReplaceAll(text, {{"t = token[] parameter(0)", "t = token[] after-all()"},
+                                                               {"parameter(1)", "parameter(0)"},
+                                                               {"RESULT", "(f32[4], token[]) tuple(y, t)"}});
+  CompileRequest results_listed = RequestFor(among_parameters), parameters_listed = RequestFor(among_results);
+  results_listed.add_results();
+  parameters_listed.add_parameters();
+  EXPECT_TRUE(Compile(results_listed).ok()) << Compile(results_listed).status();
+  EXPECT_TRUE(Compile(parameters_listed).ok()) << Compile(parameters_listed).status();
+  for (CompileRequest* request : {&results_listed, &parameters_listed}) {
+    request->clear_parameters();
+    request->clear_results();
+  }
+  results_listed.add_parameters();
+  parameters_listed.add_results();
+  EXPECT_THAT(std::string(Compile(results_listed).status().message()),
+              testing::HasSubstr("%t (parameter): found token[] in a parameter of the program, expected arrays"));
+  EXPECT_THAT(std::string(Compile(parameters_listed).status().message()),
+              testing::HasSubstr("%r (tuple): found token[] in a result of the program, expected arrays"));
+}
+
 // The number of iterations is a parameter. Only if all devices hold the same value do all of them take part in the
 // collective of the loop. Two boxes for four devices do not say that.
 TEST(Compile, BoxesOfSomeDevicesDoNotProveThatConditionsAreEqual) {
