@@ -3,8 +3,8 @@
 #include <map>
 #include <numeric>
 
-#include "base/clock.h"
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "compiler/analysis/instruction_facts.h"
 #include "compiler/buffers/memory_limit.h"
 #include "compiler/buffers/overlap_collectives.h"
