@@ -1,6 +1,7 @@
 // Tables of element rules by opcode, and helpers that several rules share.
 #pragma once
 
+#include <functional>
 #include <map>
 
 #include "compiler/codegen/llvm/elements.h"
@@ -36,10 +37,25 @@ llvm::Value* IndexComponent(Elements& elements, const hlo::Instruction* indices,
 llvm::Value* EmitProduct(Ir& ir, ElementType type, llvm::Value* x, llvm::Value* y);
 llvm::Value* EmitSum(Ir& ir, ElementType type, llvm::Value* x, llvm::Value* y);
 
-// The element at `index` of the result of a ragged-dot.
-Values EmitRaggedDot(Elements& elements, const hlo::Instruction& dot, const Index& index);
+// The element of an operand of a dot or convolution, converted to the type of its sums.
+llvm::Value* EmitFactor(Elements& elements, const hlo::Instruction& dot, int64_t operand, const Values& at);
 
-// The type in which sums of a type are accumulated: f32 for small floats, otherwise the type itself.
-ElementType Accumulating(ElementType type);
+// The indices of the operands of a dot or ragged-dot.
+struct DotIndices {
+  Values lhs, rhs;
+};
+
+// The indices for an element of the result. Entries of contracting dimensions are null. `out` does not have a leading
+// group index. `group` is the index of rhs's group dimension, if rhs has one.
+DotIndices PlaceOfDot(const hlo::Instruction& dot, const Values& out, llvm::Value* group = nullptr);
+
+// The sum of products over the positions of the contracting dimensions for which `counts` returns true. If `counts` is
+// null, all positions count. It is called with the indices of lhs.
+llvm::Value* EmitContraction(Elements& elements, const hlo::Instruction& dot, const DotIndices& at,
+                             const std::function<llvm::Value*(const Values& lhs)>& counts = nullptr);
+
+// The element at `index` of the result of a dot or ragged-dot.
+Values EmitDotElement(Elements& elements, const hlo::Instruction& dot, const Index& index);
+Values EmitRaggedDot(Elements& elements, const hlo::Instruction& dot, const Index& index);
 
 }  // namespace xlad::compiler

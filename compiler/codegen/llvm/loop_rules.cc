@@ -1,13 +1,11 @@
-// Element rules of reduce, reduce-window, dot and convolution, which have an inner loop, and of map and gather.
+// Element rules of reduce, reduce-window and convolution, which have an inner loop, and of map and gather.
 
 #include <algorithm>
 #include <map>
 
 #include "base/containers.h"
-#include "compiler/codegen/llvm/convert_ops.h"
 #include "compiler/codegen/llvm/element_rules.h"
 #include "compiler/codegen/llvm/reducer.h"
-#include "tensor/small_float.h"
 
 namespace xlad::compiler {
 namespace {
@@ -69,41 +67,6 @@ Values ReduceWindow(Elements& elements, const Instruction& reduce, const Index& 
   return reducer.Round(ir, accumulators.Load());
 }
 
-Values Dot(Elements& elements, const Instruction& dot, const Index& index) {
-  Ir& ir = elements.ir();
-  const Instruction *lhs = dot.operand(0), *rhs = dot.operand(1);
-  const hlo::DotDimensions& numbers = *dot.attributes().dot;
-  const ElementType type = dot.shape().type();
-  const Values out = DimsOf(ir, index, dot.shape().dims());
-  Values l(lhs->shape().ndim()), r(static_cast<size_t>(rhs->shape().ndim()));
-  size_t next = 0;
-  for (size_t i = 0; i < numbers.lhs_batch.size(); ++i, ++next) {
-    l[numbers.lhs_batch[i]] = out[next];
-    r[numbers.rhs_batch[i]] = out[next];
-  }
-  for (size_t d = 0; d < l.size(); ++d) {
-    if (l[d] == nullptr && !Contains(numbers.lhs_contracting, d)) l[d] = out[next++];
-  }
-  for (size_t d = 0; d < r.size(); ++d) {
-    if (r[d] == nullptr && !Contains(numbers.rhs_contracting, d)) r[d] = out[next++];
-  }
-  Dims sizes;
-  for (const int64_t d : numbers.lhs_contracting) sizes.push_back(lhs->shape().dim(d));
-  Accumulators sum(&ir, {{type, {}}});
-  sum.Store({llvm::Constant::getNullValue(RegisterType(ir.context(), type))});
-  ir.LoopNest(sizes, [&](const Values& inner) {
-    Values li = l, ri = r;
-    for (size_t i = 0; i < inner.size(); ++i) {
-      li[numbers.lhs_contracting[i]] = inner[i];
-      ri[numbers.rhs_contracting[i]] = inner[i];
-    }
-    llvm::Value* x = EmitConvert(ir, lhs->shape().type(), Accumulating(type), elements.Emit(lhs, Index::Of(li)));
-    llvm::Value* y = EmitConvert(ir, rhs->shape().type(), Accumulating(type), elements.Emit(rhs, Index::Of(ri)));
-    sum.Store({EmitSum(ir, type, sum.Load()[0], EmitProduct(ir, type, x, y))});
-  });
-  return {RoundTo(ir.b, type, sum.Load()[0])};
-}
-
 // Computes one output element: a sum over the window and the input features of its group. This is slow, but supports
 // all dimension numbers.
 Values Convolution(Elements& elements, const Instruction& conv, const Index& index) {
@@ -144,9 +107,8 @@ Values Convolution(Elements& elements, const Instruction& conv, const Index& ind
         if (window[d].window_reversal) tap = ir.b.CreateSub(ir.I64(window[d].size - 1), tap);
         ri[n.kernel_spatial[d]] = tap;
       }
-      llvm::Value* x = EmitConvert(ir, input->shape().type(), Accumulating(type), elements.Emit(input, Index::Of(li)));
-      llvm::Value* y =
-          EmitConvert(ir, kernel->shape().type(), Accumulating(type), elements.Emit(kernel, Index::Of(ri)));
+      llvm::Value* x = EmitFactor(elements, conv, 0, li);
+      llvm::Value* y = EmitFactor(elements, conv, 1, ri);
       sum.Store({EmitSum(ir, type, sum.Load()[0], EmitProduct(ir, type, x, y))});
     });
   });
@@ -194,32 +156,6 @@ Values Gather(Elements& elements, const Instruction& gather, const Index& index)
 
 }  // namespace
 
-llvm::Value* EmitProduct(Ir& ir, ElementType type, llvm::Value* x, llvm::Value* y) {
-  if (tensor::IsComplex(type)) {
-    IrBuilder& b = ir.b;
-    llvm::Value* re = b.CreateFSub(b.CreateFMul(Real(b, x), Real(b, y)), b.CreateFMul(Imag(b, x), Imag(b, y)));
-    llvm::Value* im = b.CreateFAdd(b.CreateFMul(Real(b, x), Imag(b, y)), b.CreateFMul(Imag(b, x), Real(b, y)));
-    return MakeComplex(b, re, im);
-  }
-  if (tensor::IsFloating(type)) return ir.b.CreateFMul(x, y);
-  return type == ElementType::kPred ? ir.b.CreateAnd(x, y) : ir.b.CreateMul(x, y);
-}
-
-llvm::Value* EmitSum(Ir& ir, ElementType type, llvm::Value* x, llvm::Value* y) {
-  IrBuilder& b = ir.b;
-  if (tensor::IsComplex(type)) {
-    return MakeComplex(b, b.CreateFAdd(Real(b, x), Real(b, y)), b.CreateFAdd(Imag(b, x), Imag(b, y)));
-  }
-  if (!tensor::IsFloating(type)) return type == ElementType::kPred ? b.CreateOr(x, y) : b.CreateAdd(x, y);
-  const llvm::IRBuilderBase::FastMathFlagGuard guard(b);
-  llvm::FastMathFlags flags;
-  flags.setAllowReassoc();
-  b.setFastMathFlags(flags);
-  return b.CreateFAdd(x, y);
-}
-
-ElementType Accumulating(ElementType type) { return tensor::IsSmallFloat(type) ? ElementType::kF32 : type; }
-
 llvm::Value* IndexComponent(Elements& elements, const Instruction* indices, int64_t vector_dim, const Values& batch,
                             int64_t component) {
   Ir& ir = elements.ir();
@@ -255,7 +191,7 @@ const std::map<Opcode, ElementRule>& LoopRules() {
   static const auto* const rules = new std::map<Opcode, ElementRule>{
       {Opcode::kReduce, Reduce},
       {Opcode::kReduceWindow, ReduceWindow},
-      {Opcode::kDot, Dot},
+      {Opcode::kDot, EmitDotElement},
       {Opcode::kConvolution, Convolution},
       {Opcode::kMap, Map},
       {Opcode::kGather, Gather},
