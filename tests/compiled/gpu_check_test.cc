@@ -141,9 +141,16 @@ ENTRY main {
   g = f32[6,5,5,3] parameter(4)
   ROOT r = (f32[6,5,5,3], f32[3], f32[3]) batch-norm-grad(x, s, m, v, g), epsilon=20, feature_index=3
 })";
+const char* const kDot = R"(
+HloModule multiplied
+ENTRY main {
+  x = f64[9,11] parameter(0)
+  y = f64[11,37] parameter(1)
+  ROOT r = f64[9,37] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+})";
 std::vector<const char*> AllPrograms() {
-  return {Softmax(), kCentered, kElementwise, kRows,   kColumns, kTranspose, kScatter,          kUpdate,
-          kSort,     kTopk,     kScan,        kRandom, kPooled,  kBatchNorm, kBatchNormGradient};
+  return {Softmax(), kCentered, kElementwise, kRows,   kColumns, kTranspose, kScatter,           kUpdate,
+          kSort,     kTopk,     kScan,        kRandom, kPooled,  kBatchNorm, kBatchNormGradient, kDot};
 }
 
 // Compiles a program as one kernel, damages it as `options` say, runs it and returns the report.
