@@ -85,9 +85,9 @@ TEST(Simulate, PipelinedRingsReachTheBoundOfFourLinks) {
 
 // On a line, the ranks at the ends have half the links of the others.
 TEST(Simulate, NoAlgorithmIsFasterThanTheBound) {
-  const std::vector<Network> networks = {
-      Network::Torus({4, 1}, {false, false}, 0, 50), Network::Torus({3, 2}, {false, false}, 0, 50),
-      Network::Torus({4, 1}, {true, false}, 0, 50), Network::Switch(6, 0, 50)};
+  const std::vector<Network> networks = {Network::Torus({4, 1}, {false, false}, 0, 50),
+                                         Network::Torus({3, 2}, {false, false}, 0, 50),
+                                         Network::Torus({4, 1}, {true, false}, 0, 50), Network::Switch(6, 0, 50)};
   std::vector<std::string> texts;
   for (const char* kind : {"all_reduce(sum)", "all_gather", "reduce_scatter(sum)", "all_to_all"}) {
     texts.push_back(absl::StrCat(kind, " f32[1200000] over "));
@@ -96,8 +96,8 @@ TEST(Simulate, NoAlgorithmIsFasterThanTheBound) {
   for (const Network& network : networks) {
     std::vector<CollectiveSpec> specs;
     for (const std::string& text : texts) specs.push_back(*ParseSpec(absl::StrCat(text, network.ranks(), " ranks")));
-    for (const CollectiveKind kind : {CollectiveKind::kBroadcast, CollectiveKind::kReduce, CollectiveKind::kGather,
-                                      CollectiveKind::kScatter}) {
+    for (const CollectiveKind kind :
+         {CollectiveKind::kBroadcast, CollectiveKind::kReduce, CollectiveKind::kGather, CollectiveKind::kScatter}) {
       for (int root = 0; root < network.ranks(); ++root) {
         specs.push_back(Spec(kind, network.ranks(), 4'800'000));
         specs.back().root = root;
@@ -152,8 +152,8 @@ TEST(Simulate, LogarithmicAlgorithmsAreFasterThanRingsAtSmallSizes) {
 
 // On symmetric tori, one rank can represent all: the times and the use of each direction are the same.
 TEST(Simulate, RankZeroRepresentsAllRanksOfATorus) {
-  const std::vector<std::vector<int>> grids = {{2}, {3}, {16}, {97}, {4, 4}, {16, 16}, {3, 5}, {2, 7}, {4, 4, 4},
-                                               {3, 5, 2}, {2, 2, 2}, {4, 8, 8}};
+  const std::vector<std::vector<int>> grids = {{2},    {3},    {16},      {97},      {4, 4},    {16, 16},
+                                               {3, 5}, {2, 7}, {4, 4, 4}, {3, 5, 2}, {2, 2, 2}, {4, 8, 8}};
   for (const std::vector<int>& grid : grids) {
     std::vector<TorusDimension> dimensions;
     for (size_t d = 0; d < grid.size(); ++d) {
@@ -217,7 +217,8 @@ TEST(Simulate, PlansAroundBrokenLinks) {
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(CheckPlan(*plan, spec), absl::OkStatus());
   EXPECT_LT(TimeUs(plan->ToString().c_str(), spec, network), 3 * healthy);
-  EXPECT_THAT(std::string(network.BreakLink(0, 5).message()), HasSubstr("expected the numbers of two neighboring chips"));
+  EXPECT_THAT(std::string(network.BreakLink(0, 5).message()),
+              HasSubstr("expected the numbers of two neighboring chips"));
   ASSERT_EQ(network.BreakLink(0, 8), absl::OkStatus());  // Rank 0 is a corner of the mesh and now has no link.
   EXPECT_EQ(Simulate(*plan, spec, network).status().code(), absl::StatusCode::kUnavailable);
 }
@@ -234,9 +235,9 @@ TEST(Simulate, ManyRanksAroundBrokenChipsSendFewMessages) {
 
 // Any chip may be broken. The others run a correct plan, and no link of the broken chip is used.
 TEST(Simulate, PlansAroundBrokenChips) {
-  for (const auto& [preset, collective] : {std::pair("v5e-4x4", CollectiveKind::kAllReduce),
-                                           std::pair("v5e-4x4", CollectiveKind::kAllGather),
-                                           std::pair("v4-2x2x4", CollectiveKind::kReduceScatter)}) {
+  for (const auto& [preset, collective] :
+       {std::pair("v5e-4x4", CollectiveKind::kAllReduce), std::pair("v5e-4x4", CollectiveKind::kAllGather),
+        std::pair("v4-2x2x4", CollectiveKind::kReduceScatter)}) {
     for (int chip = 0; chip < 16; ++chip) {
       SCOPED_TRACE(absl::StrCat(preset, ", chip ", chip));
       Network network = *Network::Preset(preset);
