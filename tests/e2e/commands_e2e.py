@@ -169,7 +169,7 @@ class Commands(unittest.TestCase):
         self.assertEqual(simulate("1-0"), broken)
         self.fails("simulate", JOB, *slice_flags, "--broken-link", "0-1", "--broken-link", "0-4",
                    words=["broken links separate its chips", "found no route from rank 0 to rank 1"], code=(3,))
-        self.fails("simulate", JOB, *slice_flags, "--broken-link", "0-5", words=["0-5", "neighbors"], code=(2,))
+        self.fails("simulate", JOB, *slice_flags, "--broken-link", "0-5", words=["0-5", "neighboring chips"], code=(2,))
         self.fails("simulate", JOB, *slice_flags, "--broken-link", "north",
                    words=["\"north\", expected two chips such as"], code=(2,))
 
