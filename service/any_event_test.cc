@@ -3,20 +3,14 @@
 // 300), XLAD_SEED the first seed.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "base/log.h"
+#include "base/testing/case_count.h"
 #include "service/log/compaction.h"
 #include "service/testing/cluster.h"
 #include "service/testing/odd_messages.h"
 
 namespace xlad::service {
 namespace {
-
-int64_t NumberFrom(const char* variable, int64_t otherwise) {
-  const char* const text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::atoll(text);
-}
 
 // Returns the submission of a job with odd values that a coordinator accepts.
 JobSubmitted AnySubmission(const Choose& choose, const JobSpec& plain) {

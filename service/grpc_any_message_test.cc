@@ -3,20 +3,14 @@
 // each method (default 12), XLAD_SEED the seed.
 #include <gmock/gmock.h>
 
-#include <cstdlib>
-
 #include "absl/strings/match.h"
 #include "base/random.h"
+#include "base/testing/case_count.h"
 #include "service/testing/grpc_access_fixture.h"
 #include "service/testing/odd_messages.h"
 
 namespace xlad::service {
 namespace {
-
-uint64_t FromEnvironment(const char* variable, uint64_t otherwise) {
-  const char* const text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 // Streams that have nothing to say are ended after this time.
 constexpr int64_t kStreamMs = 300;
@@ -78,12 +72,12 @@ class AnyMessage : public JobsOfTwoUsers {
     return bytes;
   }
 
-  const uint64_t seed_ = FromEnvironment("XLAD_SEED", 1);
+  const uint64_t seed_ = NumberFrom("XLAD_SEED", 1);
   const std::unique_ptr<Random> random_ = SeededRandom(seed_);
 };
 
 TEST_F(AnyMessage, IsAnsweredAndChangesNothingForOthers) {
-  const uint64_t calls = FromEnvironment("XLAD_ANY_MESSAGES", 12);
+  const uint64_t calls = NumberFrom("XLAD_ANY_MESSAGES", 12);
   std::vector<std::string> tokens = {""};
   for (const auto& [role, token] : tokens_) tokens.push_back(token);
   std::map<int, int64_t> codes;

@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 
 #include "base/file_descriptor.h"
+#include "base/testing/case_count.h"
 #include "base/testing/test_folder.h"
 #include "storage/checkpoint_index.h"
 #include "storage/testing/checkpoints.h"
@@ -24,11 +24,6 @@ constexpr int64_t kWorkers = 2, kDevicesEach = 2;
 constexpr int64_t kKeep = 2;
 constexpr int64_t kCheckpointsPerRun = 3;
 constexpr int64_t kCutBytes = 4096;
-
-uint64_t NumberFrom(const char* variable, uint64_t otherwise) {
-  const char* text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 // The state before a step, a quarter of a megabyte. Its bits depend only on the step.
 State StateAt(int64_t step) {

@@ -11,4 +11,10 @@ inline bool AllCases() { return std::getenv("XLAD_ALL_CASES") != nullptr; }
 
 inline uint64_t CaseCount(uint64_t few, uint64_t all) { return AllCases() ? all : few; }
 
+// Returns the number in an environment variable, or `otherwise` if the variable is not set.
+inline uint64_t NumberFrom(const char* variable, uint64_t otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
 }  // namespace xlad

@@ -10,16 +10,12 @@
 #include <cstdlib>
 
 #include "base/log.h"
+#include "base/testing/case_count.h"
 
 namespace xlad::simulation {
 namespace {
 
 const bool kQuietStorm = (SetLogLevel(LogLevel::kError), true);
-
-uint64_t NumberFrom(const char* variable, uint64_t otherwise) {
-  const char* text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 StormResult RunStormSeed(uint64_t seed) {
   return Storm({.seed = seed, .trace = NumberFrom("XLAD_STORM_TRACE", 0) != 0}).Run();
