@@ -3,10 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -14,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
 #include "base/testing/case_count.h"
+#include "base/testing/limited_child.h"
 #include "base/testing/test_folder.h"
 #include "service/log/job_log.h"
 
@@ -47,19 +44,10 @@ class RestoreTest : public testing::Test {
     return JoinPath(JoinPath(folder, "blobs"), name);
   }
 
-  // Restores the backup in a child process in which no file can have more than `limit` bytes. If `is_killed` is set,
-  // the first write beyond the limit kills the child; otherwise the write fails. Returns the status of waitpid.
+  // Returns the result of RunWithFileLimit.
   int RestoreWithLimit(rlim_t limit, bool is_killed) {
-    const pid_t child = fork();
-    if (child == 0) {
-      signal(SIGXFSZ, is_killed ? SIG_DFL : SIG_IGN);
-      const rlimit limits{limit, limit}, no_core{0, 0};
-      setrlimit(RLIMIT_CORE, &no_core);
-      setrlimit(RLIMIT_FSIZE, &limits);
-      _exit(RestoreBackup(backup_, data_, 0).ok() ? 0 : 1);
-    }
-    int status = 0;
-    EXPECT_EQ(waitpid(child, &status, 0), child);
+    const int status = RunWithFileLimit(limit, is_killed, [this] { return RestoreBackup(backup_, data_, 0).ok(); });
+    EXPECT_NE(status, -1);
     return status;
   }
 

@@ -2,10 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -20,6 +16,7 @@
 #include "base/file_system.h"
 #include "base/random.h"
 #include "base/testing/case_count.h"
+#include "base/testing/limited_child.h"
 #include "base/testing/test_folder.h"
 #include "service/log/sqlite_statement.h"
 
@@ -380,16 +377,8 @@ TEST_F(SqliteJobLogTest, AMigrationThatIsKilledOrFailsAnywhereLosesNothing) {
       RemoveLog();
       std::filesystem::remove(kept);
       ASSERT_TRUE(RealFileSystem().WriteAtomically(TestPath(), old).ok());
-      const pid_t child = fork();
-      if (child == 0) {
-        signal(SIGXFSZ, is_killed ? SIG_DFL : SIG_IGN);
-        const rlimit limits{limit, limit}, no_core{0, 0};
-        setrlimit(RLIMIT_CORE, &no_core);
-        setrlimit(RLIMIT_FSIZE, &limits);
-        _exit(OpenSqliteJobLog(TestPath()).ok() ? 0 : 1);
-      }
-      int status = 0;
-      ASSERT_EQ(waitpid(child, &status, 0), child);
+      const int status = RunWithFileLimit(limit, is_killed, [&] { return OpenSqliteJobLog(TestPath()).ok(); });
+      ASSERT_NE(status, -1);
       interrupted += status != 0;
       auto log = OpenSqliteJobLog(TestPath());
       ASSERT_TRUE(log.ok()) << log.status();
