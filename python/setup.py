@@ -45,7 +45,7 @@ def options() -> dict[str, object]:
             return "py3", "none", os.environ["XLAD_WHEEL_PLATFORM"]
 
     return {"cmdclass": {"build_py": BuildWithProtos, "bdist_wheel": WheelOfOnePlatform},
-            "entry_points": {"console_scripts": ["xlad = xlad.local:run_program"]}}
+            "entry_points": {"console_scripts": ["xlad = xlad.installed_command:run_program"]}}
 
 
 setup(**options())

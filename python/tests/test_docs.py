@@ -12,7 +12,7 @@ import numpy as np
 from harness import REPO
 from safetensors.numpy import save_file
 
-from xlad.local import find_program
+from xlad.installed_command import find_program
 
 BLOCK = re.compile(r"^( *)```python\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 # Runs each block as a part of the page, so that errors name the page's lines.

@@ -16,8 +16,9 @@ from harness import PATIENCE_S, REPO, environment, wait_for
 import grpc
 
 import xlad
+from xlad import installed_command
 from xlad.connection import Connection
-from xlad.local import find_program
+from xlad.installed_command import find_program
 
 SCRIPT = """
 import os, sys
@@ -177,18 +178,17 @@ with xlad.local(devices=2) as cluster:
 
 class Finding(unittest.TestCase):
     def test_the_command_of_a_wheel(self):
-        module = sys.modules["xlad.local"]  # The attribute xlad.local is the function, not the module.
         with tempfile.TemporaryDirectory() as where:
             program = pathlib.Path(where) / "xlad"
             program.write_text("#!/bin/sh\necho $0 $@\n")
             program.chmod(0o644)  # Some installers do not make the file executable.
-            with mock.patch.object(module, "_OF_PACKAGE", program), environment(XLAD=None):
+            with mock.patch.object(installed_command, "_OF_PACKAGE", program), environment(XLAD=None):
                 self.assertEqual(find_program(), str(program))
-                script = ("import pathlib, sys, xlad; module = sys.modules['xlad.local']; "
-                          f"module._OF_PACKAGE = pathlib.Path({str(program)!r}); module.run_program()")
+                script = ("import pathlib; from xlad import installed_command as command; "
+                          f"command._OF_PACKAGE = pathlib.Path({str(program)!r}); command.run_program()")
                 done = subprocess.run([sys.executable, "-c", script, "ps", "--all"], capture_output=True, check=True)
                 self.assertEqual(done.stdout.decode(), f"{program} ps --all\n")
-            with mock.patch.object(module, "_OF_PACKAGE", program), environment(XLAD="/bin/true"):
+            with mock.patch.object(installed_command, "_OF_PACKAGE", program), environment(XLAD="/bin/true"):
                 self.assertEqual(find_program(), "/bin/true")
 
     def test_program(self):

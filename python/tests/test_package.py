@@ -1,5 +1,7 @@
 """The package as a user installs it, and its formats."""
 
+import ast
+import graphlib
 import json
 import os
 import pathlib
@@ -15,8 +17,8 @@ from harness import PATIENCE_S, REPO
 from safetensors import numpy as reference
 
 from xlad import element_types, safetensors
+from xlad.installed_command import find_program
 from xlad.job import parse_axes, read_directory
-from xlad.local import find_program
 
 
 class Formats(unittest.TestCase):
@@ -63,6 +65,33 @@ class Formats(unittest.TestCase):
             for text, program in ((b"text", b"text"), (b"c = f32[99] constant({...})", b"proto")):
                 (folder / "s.hlo").write_bytes(text)
                 self.assertEqual(read_directory(folder, {}, None).program, program)
+
+
+def imports_of(tree: ast.AST) -> set[str]:
+    """Returns the modules of the package that a module imports, in functions too, but not for type checkers alone."""
+    found: set[str] = set()
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module == "xlad":
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("xlad."):
+            found.add(node.module.removeprefix("xlad."))
+        found |= imports_of(node)
+    return found
+
+
+class Modules(unittest.TestCase):
+    def test_imports_have_no_cycles(self):
+        files = {path.stem: path for path in (REPO / "python" / "xlad").glob("*.py")}
+        graph = {name: imports_of(ast.parse(path.read_text())) & files.keys() for name, path in files.items()}
+        self.assertIn("connection", graph["cluster"])
+        graphlib.TopologicalSorter(graph).prepare()  # Raises CycleError, which names the modules of a cycle.
+
+    def test_imports_are_found(self):
+        text = ("from xlad import a\nif TYPE_CHECKING:\n  from xlad import b\n"
+                "def f():\n  from xlad.c import d\n  if x:\n    from xlad import e, f")
+        self.assertEqual(imports_of(ast.parse(text)), {"a", "c", "e", "f"})
 
 
 class Installed(unittest.TestCase):

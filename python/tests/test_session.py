@@ -18,7 +18,7 @@ from jax.sharding import PartitionSpec as P
 import xlad
 from xlad import session_place
 from xlad.connection import Connection
-from xlad.local import find_program
+from xlad.installed_command import find_program
 from xlad.session_place import Place
 
 

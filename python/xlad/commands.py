@@ -9,13 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 from xlad.errors import Error
+from xlad.installed_command import find_program
 from xlad.job import Axes, axes_text
 
 
 def run(command: str, *arguments: str, standard_input: bytes = b"") -> str:
     """Runs a command and returns its output. If the command fails, raises an error with its message."""
-    from xlad.local import find_program
-
     done = subprocess.run([find_program(), command, *arguments], input=standard_input, capture_output=True,
                           check=False)
     if done.returncode != 0:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xlad import indexing
+from xlad import element_types, indexing
 
 if TYPE_CHECKING:
     from xlad.remote_array import RemoteArray
@@ -47,10 +47,8 @@ class IndexUpdate:
         return self._array.run(key, function, *values, *found.arrays)
 
     def _changed(self, name: str, value: Any, options: dict[str, Any]) -> Any:
-        from xlad.remote_array import typed
-
         call = lambda at, given, **named: getattr(at, name)(given, **named)
-        return self._run(name, None, call, options, typed(value, self._array))
+        return self._run(name, None, call, options, element_types.typed(value, self._array.dtype))
 
     def get(self, *, fill_value: Any = None, **options: Any) -> Any:
         if fill_value is not None:

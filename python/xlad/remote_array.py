@@ -376,15 +376,6 @@ def _is_operand(value: Any) -> bool:
         hasattr(value, "dtype") and hasattr(value, "shape"))
 
 
-def typed(value: Any, array: RemoteArray) -> Any:
-    """Returns an operand as an array. A Python number gets the type that JAX gives it in an operation with `array`."""
-    if type(value) not in (bool, int, float, complex):
-        return value
-    import jax.numpy as jnp
-
-    return np.asarray(value, jnp.result_type(array.dtype, value))
-
-
 def _binary(name: str, reflected: bool) -> Callable[[RemoteArray, Any], Any]:
     function = getattr(operator, name)
 
@@ -394,7 +385,7 @@ def _binary(name: str, reflected: bool) -> Callable[[RemoteArray, Any], Any]:
         if name == "pow" and isinstance(other, int) and not reflected:  # Exact for integers, as in JAX.
             return self.run(("pow", other), lambda x: x ** other)
         swapped = (lambda x, y: function(y, x)) if reflected else function
-        return self.run((name, reflected), swapped, typed(other, self))
+        return self.run((name, reflected), swapped, element_types.typed(other, self.dtype))
 
     return method
 
