@@ -63,7 +63,7 @@ TEST(Subprocess, AFailedStartLeavesNoProcess) {
   EXPECT_EQ(errno, ECHILD) << "no child is left, neither running nor a zombie";
 }
 
-TEST(Subprocess, CanBeCancelledAndHasALimitOfProcessorTime) {
+TEST(Subprocess, CanBeCanceledAndHasALimitOfProcessorTime) {
   CancelSignal cancel;
   ChildLimits limits;
   limits.cancel = &cancel;
@@ -132,9 +132,9 @@ TEST(Subprocess, AnIdleChildIsKilledLikeAnyOther) {
   const auto start = [](const char* script) { return *IdleChild::Start({"/bin/sh", "-c", script}); };
   EXPECT_TRUE(absl::IsDeadlineExceeded(start("exec sleep 1000")->Run("", {.timeout_ms = 50}).status()));
   CancelSignal cancel;
-  const auto cancelled = start("exec sleep 1000");
+  const auto canceled = start("exec sleep 1000");
   std::thread canceller([&] { cancel.Raise(); });
-  EXPECT_TRUE(absl::IsCancelled(cancelled->Run("", {.cancel = &cancel}).status()));
+  EXPECT_TRUE(absl::IsCancelled(canceled->Run("", {.cancel = &cancel}).status()));
   canceller.join();
   const ChildLimits limits = {.cpu_seconds = 1, .output_bytes = 100'000};
   EXPECT_TRUE(absl::IsResourceExhausted(start("exec cat /dev/zero")->Run("", limits).status()));

@@ -31,16 +31,16 @@ void ExpectNear(const Array& found, const Array& wanted, const std::string& what
     return;
   }
   const size_t size = wanted.values<float>().size();
-  size_t cancelled = 0;
+  size_t canceled = 0;
   for (size_t i = 0; i < size; ++i) {
     const float a = wanted.values<float>()[i], b = found.values<float>()[i];
     if (a == b || (std::isnan(a) && std::isnan(b))) continue;
     ASSERT_FALSE(std::isinf(a) || std::isinf(b)) << what << " element " << i << ": found " << b << ", expected " << a;
     const float scale = std::max(1.0f, std::abs(a));
     if (std::abs(a - b) <= 1e-4 * scale) continue;
-    ++cancelled;
+    ++canceled;
     ASSERT_NEAR(a, b, 1e-3 * scale) << what << " element " << i;
-    ASSERT_LE(cancelled * 10'000, size) << what << " element " << i << ": found " << b << ", expected " << a;
+    ASSERT_LE(canceled * 10'000, size) << what << " element " << i << ": found " << b << ", expected " << a;
   }
 }
 

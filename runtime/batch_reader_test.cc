@@ -163,7 +163,7 @@ TEST(BatchReader, CallsReturnTheErrorOfAReadOrOfTheAbort) {
   const auto failed = failing->Get(0, 0, 0);
   EXPECT_EQ(failed.status().code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(failed.status().message()), HasSubstr("data: the disk is broken"));
-  abort.Raise({absl::CancelledError("cancelled"), ""});
+  abort.Raise({absl::CancelledError("canceled"), ""});
   EXPECT_EQ(failing->Get(0, 0, 0).status().code(), absl::StatusCode::kCancelled);
 }
 

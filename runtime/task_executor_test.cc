@@ -121,10 +121,10 @@ TEST(TaskExecutor, AnAbortReachesEveryWorkerWithItsReason) {
       listener.WaitFor([&] { return listener.ready; });
       task.Lease(5);
     });
-    cluster.tasks[0]->Abort({absl::CancelledError("cancelled by its owner"), "w7"});
+    cluster.tasks[0]->Abort({absl::CancelledError("canceled by its owner"), "w7"});
     cluster.ForAll([](TaskExecutor&, TestListener& listener) {
       listener.WaitForEnd();
-      EXPECT_THAT(std::string(listener.failure.status.message()), HasSubstr("cancelled by its owner"));
+      EXPECT_THAT(std::string(listener.failure.status.message()), HasSubstr("canceled by its owner"));
       EXPECT_EQ(listener.failure.suspect_worker, "w7");
     });
   }

@@ -109,7 +109,7 @@ TEST_F(BuildPoolTest, AFailedStartIsLoggedAndRepeated) {
   EXPECT_TRUE(absl::StrContains(line, "Too many open files")) << line;
 }
 
-TEST_F(BuildPoolTest, ABuildInAnIdleProcessCanBeCancelledAndTimesOut) {
+TEST_F(BuildPoolTest, ABuildInAnIdleProcessCanBeCanceledAndTimesOut) {
   const auto pool = MakePool("read request; exec sleep 1000");
   CancelSignal cancel;
   cancel.Raise();

@@ -29,7 +29,7 @@ class BuildQueueTest : public ::testing::Test {
       changed_.notify_all();
       // The signal does not notify this condition variable, so the loop polls the signal.
       while (!let_end_.contains(job) && !cancel->raised()) changed_.wait_for(lock, std::chrono::milliseconds(5));
-      if (cancel->raised()) cancelled_.insert(job);
+      if (cancel->raised()) canceled_.insert(job);
       ended_.insert(job);
       changed_.notify_all();
     };
@@ -50,7 +50,7 @@ class BuildQueueTest : public ::testing::Test {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::string> started_;
-  std::set<std::string> let_end_, ended_, cancelled_;
+  std::set<std::string> let_end_, ended_, canceled_;
   ManualClock clock_{int64_t{1'000'000} * kNsPerMs};
   BuildQueue queue_{Options(&clock_)};
 };
@@ -90,7 +90,7 @@ TEST_F(BuildQueueTest, AStoppedQueueDropsBuilds) {
   queue_.Cancel("d");
   queue_.Stop();
   std::lock_guard<std::mutex> lock(mutex_);
-  EXPECT_THAT(cancelled_, ElementsAre("a", "b"));
+  EXPECT_THAT(canceled_, ElementsAre("a", "b"));
   EXPECT_THAT(started_, UnorderedElementsAre("a", "b"));
 }
 
@@ -103,7 +103,7 @@ TEST_F(BuildQueueTest, CancelEndsRunningBuildsAndDropsWaitingBuilds) {
   LetEnd("b");
   LetEnd("d");
   std::lock_guard<std::mutex> lock(mutex_);
-  EXPECT_THAT(cancelled_, ElementsAre("a"));
+  EXPECT_THAT(canceled_, ElementsAre("a"));
 }
 
 TEST_F(BuildQueueTest, BuildsThatAreNotUrgentWaitAndTakeNoRoom) {
@@ -142,17 +142,17 @@ TEST_F(BuildQueueTest, LongBuildsThatAreNotUrgentLeaveRoomForFewOthers) {
 
 TEST_F(BuildQueueTest, TheDestructorCancelsRunningBuilds) {
   std::promise<void> started;
-  bool was_cancelled = false;
+  bool was_canceled = false;
   {
     BuildQueue queue(Options(&clock_));
     queue.Add("a", [&](CancelSignal* cancel) {
       started.set_value();
       pollfd raised{cancel->fd(), POLLIN, 0};
-      was_cancelled = poll(&raised, 1, 60'000) == 1;
+      was_canceled = poll(&raised, 1, 60'000) == 1;
     });
     started.get_future().wait();
   }
-  EXPECT_TRUE(was_cancelled);
+  EXPECT_TRUE(was_canceled);
 }
 
 }  // namespace

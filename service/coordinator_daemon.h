@@ -31,7 +31,7 @@ struct DaemonOptions {
   int64_t certificate_check_ms = 60'000;
   std::string advertise;  // The host by which other machines reach the coordinator; empty for the host of `listen`.
   ChildLimits build_limits;
-  // A call is cancelled if its first message, its last response or any message of a long-lived stream takes longer than
+  // A call is canceled if its first message, its last response or any message of a long-lived stream takes longer than
   // this (grpc_message_limits.h).
   int64_t message_ms = 30'000;
   CoordinatorOptions coordinator;

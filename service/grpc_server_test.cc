@@ -143,7 +143,7 @@ TEST_F(GrpcServerTest, ACallWithoutTokenIsRefusedBeforeItsBodyHasArrived) {
   EXPECT_TRUE(List().ok());
 }
 
-// Calls that stall for half a second are cancelled.
+// Calls that stall for half a second are canceled.
 class StalledCalls : public GrpcServerTest {
  protected:
   void SetUp() override {

@@ -22,9 +22,9 @@ class Quiet final : public Follower {
   std::atomic<int>* const asked_;
 };
 
-// A request that has arrived is delivered after the call was cancelled. The followers' thread is busy meanwhile, so it
+// A request that has arrived is delivered after the call was canceled. The followers' thread is busy meanwhile, so it
 // sees only the last state of the stream.
-TEST(Followers, AStreamThatWasCancelledIsNotOpened) {
+TEST(Followers, AStreamThatWasCanceledIsNotOpened) {
   MessageLimits message_limits(std::chrono::hours(1));
   Followers followers(&message_limits);
   std::promise<void> busy, go_on;
@@ -35,14 +35,14 @@ TEST(Followers, AStreamThatWasCancelledIsNotOpened) {
     go_on.get_future().wait();
     return std::make_unique<Quiet>(&asked);
   });
-  auto* const cancelled = followers.MakeStream(nullptr, CallerAccess(), [&](const grpc::ByteBuffer&) -> FollowerOr {
+  auto* const canceled = followers.MakeStream(nullptr, CallerAccess(), [&](const grpc::ByteBuffer&) -> FollowerOr {
     ++opened;
     return std::make_unique<Quiet>(&opened);
   });
   slow->OnReadDone(true);
   busy.get_future().wait();
-  cancelled->OnCancel();
-  cancelled->OnReadDone(true);
+  canceled->OnCancel();
+  canceled->OnReadDone(true);
   go_on.set_value();
   for (int pass = 0; pass < 3; ++pass) {  // All streams are advanced in each pass.
     const int before = asked;
@@ -50,7 +50,7 @@ TEST(Followers, AStreamThatWasCancelledIsNotOpened) {
     while (asked == before) std::this_thread::yield();
   }
   EXPECT_EQ(opened, 0);
-  cancelled->OnDone();
+  canceled->OnDone();
   slow->OnDone();
 }
 

@@ -116,7 +116,7 @@ TEST_F(TasksWithProcesses, DevicesAreFreeWhenTheProcessHasEnded) {
   Attach();
   LaunchOn(1, "job", 1);
   LaunchOn(1, "other", 1);
-  Abort("cancelled");
+  Abort("canceled");
   EXPECT_EQ(alive_, 1);
   LaunchOn(2, "large", 1);
   EXPECT_EQ(alive_, 1) << "one device is in use, the other one is not free yet";
@@ -131,7 +131,7 @@ TEST_F(TasksWithProcesses, ShardsOfOneDeviceNeedOneDevice) {
   Attach();
   LaunchOn(1, "job", 1);
   LaunchOn(1, "other", 1);
-  Abort("cancelled");
+  Abort("canceled");
   LaunchOn(1, "shards", 1, /*shards_per_device=*/4);
   EXPECT_EQ(alive_, 1) << "no device is free yet";
   Handle(TaskHasExited{{"job", 1}, {.signal = 9}});
@@ -196,7 +196,7 @@ TEST_F(TasksWithProcesses, ALaunchThatWaitsCanBeAborted) {
   forget.mutable_forget()->set_attempt(1);
   Handle(forget);
   LaunchOn(2, "job", 1);
-  Abort("cancelled");
+  Abort("canceled");
   Handle(TaskHasExited{{"first", 1}, {}});
   EXPECT_EQ(alive_, 0);
 }

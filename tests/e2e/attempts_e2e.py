@@ -192,7 +192,7 @@ class Attempts(unittest.TestCase):
             finally:
                 up.close()
 
-    def test_an_endless_loop_can_be_cancelled(self):
+    def test_an_endless_loop_can_be_canceled(self):
         with cluster(workers=1, devices=1) as made:
             endless = job_directory(made.where / "endless", ENDLESS, ())
             job_id = made.submit(endless)

@@ -237,7 +237,7 @@ class Faults(unittest.TestCase):
             self.assertEqual(len({w["pid"] for w in after["workers"]}), 2)
             code, _, err = xlad("cancel", job_id, "--coordinator", made.address)
             self.assertEqual(code, 0, err)
-            wait_for(lambda: made.job(job_id)["state"] == "CANCELLED", "the cancelled job")
+            wait_for(lambda: made.job(job_id)["state"] == "CANCELLED", "the canceled job")
 
     def test_metrics_are_complete_after_a_coordinator_restart(self):
         with cluster(workers=2, devices=4) as made, folder() as where:

@@ -90,7 +90,7 @@ class Trace(unittest.TestCase):
     def test_messages_arrive_after_they_were_sent(self):
         self.assertGreater(self.check_skewed("tcp"), 100)
 
-    def test_a_running_job_and_one_that_was_cancelled(self):
+    def test_a_running_job_and_one_that_was_canceled(self):
         with cluster(2, 1) as made:
             job = made.submit(JOB, "--mesh", "dp=2", "--steps", 1_000_000)
             wait_for(lambda: made.job(job)["step"] >= 16, "the first steps")

@@ -129,8 +129,11 @@ SPELLING = [
     (r"(?i)(?:" + "|".join(STEMS) + r")is(?:e|es|ed|er|ers|ing|ation|ations)(?-i:(?![a-z]))", "American: -ize"),
     (r"(?i)neighbour|behaviour|fulfil(?!l)|labell(?:ed|ing)|colour|favour|honour|flavour|modell(?:ed|ing)|travell(?:ed|"
      r"ing)|artefact|(?<![a-z])analys(?:e|ed|es|ing)(?![a-z])(?<!analyses)|catalogue|(?<![a-z])centred?(?![a-z])|"
-     r"(?<![a-z])learnt|(?<![a-z])spelt|programme(?![a-z])|licence|defence|(?<![a-z])grey(?![a-z])",
+     r"(?<![a-z])learnt|(?<![a-z])spelt|programme(?![a-z])|licence|defence|(?<![a-z])grey(?![a-z])|(?<![a-z])(?:signall|"
+     r"dialled|levell|marshall|channell|totall(?!y))|(?<![a-z])towards(?![a-z])",
      "American spelling"),
+    # absl::CancelledError, kCancelled and gRPC's CANCELLED are names of others.
+    (r"(?<![A-Za-z])cancell(?:ed|ing)(?![a-z])", '"canceled", "canceling"'),
     (r"\bk(?:Most|Longest|Largest|Biggest|Highest)[A-Z]\w*", "constants of this kind are called kMax..."),
     (r"(?<![a-z])(?:un)?heard(?![a-z]| from)|(?:H|Unh)eard(?![a-z]| from)|(?<![A-Za-z])[Hh]ears?_|"
      r"(?<=[a-z])Hears?(?![a-z])|_hears?\b", '"received", "awaited"'),
@@ -143,7 +146,9 @@ COMPILED = [(re.compile(pattern, 0 if pattern.startswith(BEGIN) else re.IGNORECA
 PARTS_OF_FINDINGS = [
     ("ise", "isi", "isa"),
     ("our", "fulfil", "labell", "modell", "travell", "artefact", "analys", "catalogue", "centre", "learnt", "spelt",
-     "programme", "licence", "defence", "grey"),
+     "programme", "licence", "defence", "grey", "signall", "dialled", "levell", "marshall", "channell", "totall",
+     "towards"),
+    ("cancell",),
     ("kmost", "klongest", "klargest", "kbiggest", "khighest"),
     ("hear",),
 ]
@@ -332,8 +337,10 @@ def check(path):
     """Returns ["FILE:LINE: ..."] of one file."""
     name = path.relative_to(ROOT).as_posix()
     problems = []
-    for _, _, parts in texts_of(path):
+    for _, kind, parts in texts_of(path):
         joined = " ".join(text for _, text in parts)
+        if kind == "message":  # The loop over lines below skips quotations.
+            problems += [(line, found, advice) for line, text in parts for _, found, advice in findings_in_names(text)]
         for offset, found, advice in findings_in(joined):
             end = 0
             for line, text in parts:

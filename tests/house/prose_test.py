@@ -121,10 +121,11 @@ class ProseTest(unittest.TestCase):
 
     def test_spelling_in_names(self):
         for name in ("SerialiseProto", "kMostBytes", "optimised_", "neighbours", "LabelledNode", "last_heard_ns",
-                     "NoteHeard", "unheard_ms", "hears_all"):
+                     "NoteHeard", "unheard_ms", "hears_all", "is_cancelled", "cancelling", "signalled", "towards"):
             self.assertTrue(prose.findings_in_names(name), name)
         for name in ("SerializeProto", "kMaxBytes", "promise", "Revision", "Exercises", "Otherwise", "analyses",
-                     "Elementwise", "shear_x", "heartbeat", "RowsSheared", "two_hearts"):
+                     "Elementwise", "shear_x", "heartbeat", "RowsSheared", "two_hearts", "IsCancelled", "CANCELLED",
+                     "cancellation", "totally", "toward"):
             self.assertEqual(prose.findings_in_names(name), [], name)
 
     def test_names_of_tests(self):

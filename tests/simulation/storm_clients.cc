@@ -57,7 +57,7 @@ struct StormClients::Client {
   int tries = 0;
   bool wants_cancel = false;
   int resizes = 0;            // The number of times that the client requests another mesh.
-  bool is_cancelled = false;  // Whether the cancellation was acknowledged.
+  bool is_canceled = false;  // Whether the cancellation was acknowledged.
 };
 
 StormClients::StormClients(Storm* storm, int jobs, int64_t max_devices) : storm_(storm), max_devices_(max_devices) {
@@ -154,19 +154,19 @@ void StormClients::Insist(int64_t patience_ms, const Request& request,
 }
 
 void StormClients::Cancel(Client* client) {
-  storm_->Note(absl::StrCat(client->key, " is to be cancelled"));
+  storm_->Note(absl::StrCat(client->key, " is to be canceled"));
   Insist(
       kPatienceMs, [client](Core& core) { return core.Cancel(JobId(client->job_id)); },
       [this, client](const absl::Status& status) {
         const auto found = storm_->model().jobs().find(client->job_id);
         if (found == storm_->model().jobs().end()) return storm_->Violate(client->key + " is lost");
         const LogModel::Job& job = found->second;
-        client->is_cancelled = status.ok();
+        client->is_canceled = status.ok();
         if (status.ok() && !(job.ended && job.end_state == CANCELLED)) {
           storm_->Violate(absl::StrCat(client->key, ": the cancellation was acknowledged and is not durable"));
         }
         if (!status.ok() && !job.ended) {
-          storm_->Violate(absl::StrCat(client->key, " cannot be cancelled: ", status.ToString()));
+          storm_->Violate(absl::StrCat(client->key, " cannot be canceled: ", status.ToString()));
         }
       });
 }
@@ -445,7 +445,7 @@ void StormClients::CheckEndOf(Client* client) {
   }
   const JobState end = found->second.end_state;
   const bool may_fail = client->fails_at >= 0 || spec.max_attempts() > 0 || found->second.lost_its_state;
-  const bool is_expected = client->is_cancelled ? end == CANCELLED
+  const bool is_expected = client->is_canceled ? end == CANCELLED
                            : end == SUCCEEDED   ? client->fails_at < 0
                            : end == CANCELLED   ? client->wants_cancel
                                                 : may_fail;
