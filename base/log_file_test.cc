@@ -34,7 +34,7 @@ class LogFile : public ::testing::Test {
   const std::string log_ = JoinPath(folder_.path(), "xlad.log");
 };
 
-TEST_F(LogFile, HasNamesAsOfSpdlog) {
+TEST_F(LogFile, HasTheNamesOfSpdlog) {
   EXPECT_EQ(OldLogPath("/d.e/xlad.log", 2), "/d.e/xlad.2.log");
   EXPECT_EQ(OldLogPath("log", 1), "log.1");
 }
@@ -120,7 +120,7 @@ TEST_F(LogFile, OfOneProcessIsRotated) {
   EXPECT_NE(Read(log_).find(absl::StrCat("line ", 6 * 256 - 1)), std::string::npos);
 }
 
-TEST_F(LogFile, OfStandardError) {
+TEST_F(LogFile, OfStandardErrorIsFoundIfItIsAppendedTo) {
   const FileDescriptor saved(dup(STDERR_FILENO));
   const auto with = [&](int flags) {
     const FileDescriptor file(open(log_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0600));

@@ -128,7 +128,7 @@ TEST_F(EngineTest, HugeProgramsDoNotBlockOthersAndEndWithTheirJobs) {
   EXPECT_EQ(engine_->GetJob(first)->state(), COMPILING);
 
   ASSERT_TRUE(engine_->Cancel(first).ok());
-  EXPECT_TRUE(Eventually([&] { return kill(first_pid, 0) != 0; })) << "the build ends when its job is cancelled";
+  EXPECT_TRUE(Eventually([&] { return kill(first_pid, 0) != 0; })) << "the build ends when its job is canceled";
   EXPECT_EQ(kill(second_pid, 0), 0);
   EXPECT_EQ(engine_->GetJob(first)->state(), CANCELLED);
   engine_->Stop();
@@ -153,7 +153,7 @@ TEST_F(EngineTest, LogStaysLockedUntilTheEngineStops) {
   }
 }
 
-TEST_F(EngineTest, AJobThatWaitsForTheBuildOfACancelledJobBuildsItsOwnProgram) {
+TEST_F(EngineTest, AJobThatWaitsForTheBuildOfACanceledJobBuildsItsOwnProgram) {
   Start();
   const std::string first = Submit("huge-1");
   const pid_t first_pid = Builder("huge-1");
@@ -237,17 +237,17 @@ TEST_F(EngineTest, AFolderOfARestoreThatDidNotEndIsRefused) {
   Start();
 }
 
-// A file has the name of the folder of the blobs.
+// Copying the blobs fails, because a file is in the place of their folder.
 TEST_F(EngineTest, ABackupThatFailsLeavesAnEmptyFolder) {
   Start();
   Submit("tiny");
-  const std::string backup = JoinPath(folder_, "backup"), batches = JoinPath(options_.data_folder, "blobs");
-  std::filesystem::rename(batches, batches + ".away");
-  ASSERT_TRUE(RealFileSystem().WriteAtomically(batches, "").ok());
+  const std::string backup = JoinPath(folder_, "backup"), blobs = JoinPath(options_.data_folder, "blobs");
+  std::filesystem::rename(blobs, blobs + ".away");
+  ASSERT_TRUE(RealFileSystem().WriteAtomically(blobs, "").ok());
   EXPECT_FALSE(engine_->Backup(backup).ok());
   EXPECT_TRUE(RealFileSystem().List(backup)->empty());
-  ASSERT_TRUE(RealFileSystem().Remove(batches).ok());
-  std::filesystem::rename(batches + ".away", batches);
+  ASSERT_TRUE(RealFileSystem().Remove(blobs).ok());
+  std::filesystem::rename(blobs + ".away", blobs);
   EXPECT_TRUE(engine_->Backup(backup).ok()) << "into the same folder";
   EXPECT_TRUE(CheckComplete(backup).ok());
 }

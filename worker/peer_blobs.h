@@ -57,7 +57,7 @@ class PeerBlobServer {
   // Serves a connection whose hello has been read. It is closed if the hello is not of this attempt.
   void Take(std::unique_ptr<Connection> connection, const PeerHello& hello);
 
-  // The number of bytes of blobs that were sent so far, including the block that is being sent.
+  // The number of bytes of blobs that have been sent so far, including the block that is being sent.
   int64_t sent_bytes() const { return sent_bytes_; }
 
  private:

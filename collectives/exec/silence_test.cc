@@ -10,7 +10,7 @@ constexpr int64_t kNever = INT64_MAX;
 class SilenceTest : public ::testing::Test {
  protected:
   // Records the connection every 100 ms for `ms` milliseconds. No further answer arrives, so the last one becomes
-  // older.
+  // older. Returns the peers that have been silent for at least 500 ms, with the time in ms.
   std::map<std::string, int64_t> After(int64_t ms, bool awaited, int64_t last_ms_ago,
                                        SilenceWatch::Pair pair = {0, 2}) {
     for (int64_t t = 0; t <= ms; t += 100) {

@@ -18,9 +18,9 @@ struct MeasuredPlan {
 };
 
 // Returns the parameters that minimize the sum of the squared relative errors. Adds a correction for each CorrectionKey
-// at each measured size, from the fastest plan with this key and size. Parameters of terms that no measured plan has,
-// `directions` and `windows` are those of `base`. InvalidArgument if a plan cannot be built or a time is not positive
-// and finite.
+// at each measured size, from the fastest plan with this key and size. `directions`,
+// `windows`, and the parameters of terms that no measured plan has are those of `base`. InvalidArgument if a plan
+// cannot be built or a time is not positive and finite.
 absl::StatusOr<CostModel> FitCosts(absl::Span<const MeasuredPlan> measured, const CostParameters& base = {});
 
 // PrintCosts returns a line for each correction and each parameter except `directions` and `windows`. ParseCosts reads
@@ -51,8 +51,8 @@ class PlanRules {
 // 2^40 bytes.
 int64_t ParseByteCount(absl::string_view text);
 
-// The sizes of a benchmark grow by `factor` or, if `factor` is 0, by `step`. Returns the size after `bytes`, or -1 if
-// that would not be a larger one, or more than `most`.
+// Returns the size that a benchmark measures after `bytes`: bytes * factor, or bytes + step if `factor` is 0. Returns
+// -1 if this is not more than `bytes`, or is more than `most`.
 int64_t NextByteCount(int64_t bytes, int64_t factor, int64_t step, int64_t most);
 
 }  // namespace xlad::collectives

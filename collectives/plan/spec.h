@@ -28,7 +28,7 @@ enum class CollectiveKind {
 };
 inline constexpr int kNumCollectiveKinds = 11;
 
-// kAverage is the sum divided by the number of ranks. Integers are rounded towards zero.
+// kAverage is the sum divided by the number of ranks. Integers are rounded toward zero.
 enum class Reduction {
   kNone = 0,
   kSum = 1,

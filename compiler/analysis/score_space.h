@@ -21,12 +21,15 @@ using ScoreDims = std::vector<int>;
 
 class ScoreSpace {
  public:
-  // The space of the scores from which `seed` is computed. `seed` must have all dimensions of the scores. Nullopt in
-  // each of these cases: `seed` is not computed from a matrix product; dimensions contradict each other; the space has
-  // more than 1000 instructions; different dimensions are reduced; in no product is the column the only free dimension
-  // of an operand. Dimensions of size 1 are ignored. The dimension that is reduced is the column. If there is no
-  // reduction, the column is the only free dimension of an operand of the first product that has such an operand. If
-  // both operands have only one, the column is the right operand's.
+  // Returns the space of the scores from which `seed` is computed. `seed` must have all dimensions of the scores.
+  // Dimensions of size 1 are ignored. The dimension that is reduced is the column. If there is no reduction, the column
+  // is the only free dimension of an operand of the first product that has such an operand; if both operands have only
+  // one free dimension, it is the right operand's. Returns nullopt in each of these cases:
+  // - `seed` is not computed from a matrix product.
+  // - Different paths map an instruction that depends on scores to different dimensions.
+  // - The space has more than 1000 instructions.
+  // - Different dimensions are reduced.
+  // - No product has an operand whose only free dimension is the column.
   static std::optional<ScoreSpace> Around(const Instruction& seed);
 
   // The dimensions of an instruction; null if it is not in the space.

@@ -42,7 +42,7 @@ bool IsCandidate(const Instruction& instruction) {
 }
 
 // The instruction that computes an operand, looking through get-tuple-element.
-Instruction* MakerOf(Instruction* value) {
+Instruction* ProducerOf(Instruction* value) {
   return value->opcode() == Opcode::kGetTupleElement ? value->operand(0) : value;
 }
 
@@ -89,7 +89,7 @@ bool ReadsOwnRows(const Instruction& producer, const RowForm& of_producer, const
   for (int64_t k = 0; k < consumer.operand_count(); ++k) {
     Instruction* operand = consumer.operand(k);
     const Instruction& input = InputOf(consumer, k);
-    if (MakerOf(operand) == &producer) {
+    if (ProducerOf(operand) == &producer) {
       const int64_t elements = operand->shape().elements();
       const bool fits = elements == of_producer.rows || of_producer.IsFull(*operand);
       if (!fits || !of_consumer.IsOwn(input)) return false;
@@ -161,7 +161,7 @@ class BodyMerger {
   std::vector<Instruction*> Copy(const Instruction& fusion, const std::vector<Instruction*>& made) {
     std::vector<Instruction*> arguments;
     for (Instruction* operand : fusion.operands()) {
-      const bool inside = !made.empty() && MakerOf(operand) == producer_;
+      const bool inside = !made.empty() && ProducerOf(operand) == producer_;
       const int64_t leaf = operand == producer_ ? 0 : operand->number();
       arguments.push_back(inside ? made[leaf] : Parameter(operand));
     }
@@ -238,7 +238,7 @@ Instruction* MergeOne(Instruction* consumer, std::vector<const Instruction*>* re
   const std::optional<RowForm> own = RowFormOf(*consumer);
   absl::flat_hash_set<const Instruction*> tried;
   for (Instruction* operand : consumer->operands()) {
-    Instruction* producer = MakerOf(operand);
+    Instruction* producer = ProducerOf(operand);
     if (!IsCandidate(*producer) || !IsUsedByElements(*producer) || !tried.insert(producer).second) continue;
     const std::optional<RowForm> any = own.has_value() ? own : RowFormOf(*producer);
     if (!any.has_value() || !IsWorthwhile(*producer, *consumer, *any)) continue;

@@ -184,6 +184,7 @@ ENTRY e { p = s32[2] parameter(0)
   EXPECT_EQ(result.status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_TRUE(absl::StrContains(result.status().message(), "%b")) << result.status();
   EXPECT_TRUE(absl::StrContains(result.status().message(), "my_kernel")) << result.status();
+  EXPECT_TRUE(absl::StrContains(result.status().message(), "xla.sdy.FuncResultSharding")) << result.status();
 }
 
 TEST(Inputs, AreChecked) {

@@ -20,8 +20,8 @@ T = TypeVar("T")
 class Place:
     """Calls the first worker directly, or through the coordinator if the worker cannot be reached. Thread-safe.
 
-    A call that fails because the worker cannot be reached is repeated, with the same key, until the worker answers,
-    the session has ended, or END_S have passed since the first failure.
+    If the worker cannot be reached, a call is repeated until the worker answers, the session has ended, or END_S have
+    passed since the first failure. All repetitions have the key of the request, so the worker executes it once.
     """
 
     def __init__(self, coordinator: Connection, session_id: str, why_ended: Callable[[float], str | None]) -> None:
@@ -110,4 +110,5 @@ class Place:
 
 
 def request_key() -> str:
+    """Returns a new key, by which a worker recognizes repetitions of a request."""
     return uuid.uuid4().hex

@@ -66,7 +66,7 @@ TEST_F(GroupMemoryTest, FreedMemoryAndUnknownWindowsAreRefused) {
   EXPECT_TRUE(absl::IsDataLoss(peer_->Address(0, position, 100).status()));
 }
 
-// The windows that a peer announces are 32-bit numbers. No memory is kept for those that cannot exist.
+// The windows that a peer announces are 32-bit numbers. No memory is reserved for those that cannot exist.
 TEST_F(GroupMemoryTest, UnknownWindowsTakeNoMemory) {
   WindowPosition position;
   position.window = RankBlock::kWindows;

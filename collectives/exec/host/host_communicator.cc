@@ -22,6 +22,7 @@ bool AreOnOneHost(const HostAddress& a, const HostAddress& b) {
 
 }  // namespace
 
+// What the devices tell each other while they form the communicator.
 class HostCommunicator::Meeting : public TextLinks {
  public:
   using TextLinks::TextLinks;
@@ -90,7 +91,7 @@ absl::Status HostCommunicator::FormGroups() {
 }
 
 // Exchanges addresses, greetings and the names of rules with all peers. A worker of a version without rules sends no
-// name. It regards a name that it receives as the end of the greeting, where the name has no effect.
+// name. It takes a name that it receives for the end of the greeting, which has no effect.
 absl::Status HostCommunicator::Greet(Meeting* meeting) {
   const int device = options_.messages.device;
   const std::vector<int> peers = messages_->Peers();
@@ -201,7 +202,7 @@ absl::StatusOr<HostGroup*> HostCommunicator::FormGroup(const std::vector<int>& d
       if (why.empty()) why = answer;
     }
     const bool all = group.ok() && why.empty();
-    if (!all) LogWarn("devices of one host use messages", {{"reason", why}});
+    if (!all) LogWarn("devices of one host cannot share memory and exchange messages instead", {{"reason", why}});
     for (int r = 1; r < ranks; ++r) XLAD_RETURN_IF_ERROR(meeting->Send(devices[r], all ? "map" : "messages"));
     if (!all) return nullptr;
   } else {

@@ -19,12 +19,12 @@ class FlightRecord {
   // Rank 0 creates the file; the others open it. Returns null if there are more than kMaxGroupRanks ranks.
   static absl::StatusOr<std::unique_ptr<FlightRecord>> Join(const std::string& key, int rank, int ranks,
                                                             Rendezvous* rendezvous);
-  // Unless Fail has been called, records that the rank leaves in order, and removes the file if all other ranks that
-  // have joined have left in order before.
+  // Unless Fail has been called, records that the rank leaves without an error, and removes the file if all other ranks
+  // that joined have already left without an error.
   ~FlightRecord();
 
-  // Keeps the text of an operation until Remove. Returns the operation's word, which is the argument of Begin and
-  // Remove.
+  // Keeps the text of an operation until Remove. Returns the argument of Begin and Remove for this operation: a hash of
+  // the text and the text's index (EntryLine::operation).
   uint64_t Add(const std::string& text);
   void Remove(uint64_t word);
   // Begin records that the rank enters an operation, and End that it has finished it.
