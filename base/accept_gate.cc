@@ -21,7 +21,6 @@
 #include <unordered_map>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/network.h"
 #include "base/socket_address.h"
 

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/network.h"
-#include "base/file_descriptor.h"
 
 namespace xlad {
 namespace {

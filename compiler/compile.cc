@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/kernel_abi.h"
-#include "compiler/analysis/library_op.h"
 #include "compiler/buffers/rematerialize.h"
 #include "compiler/codegen/emit_code.h"
 #include "hlo/analysis/leaves.h"

@@ -13,7 +13,6 @@
 #include "hlo/analysis/leaves.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/text/text.h"
-#include "hlo/verify/verifier.h"
 #include "sharding/pipeline.h"
 
 namespace xlad::compiler {

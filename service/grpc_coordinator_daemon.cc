@@ -13,7 +13,6 @@
 #include "base/accept_gate.h"
 #include "base/advertised.h"
 #include "base/grpc_channel.h"
-#include "base/log.h"
 #include "base/network.h"
 #include "service/coordinator_daemon.h"
 #include "service/engine.h"

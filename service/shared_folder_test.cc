@@ -1,5 +1,4 @@
 // Checkpoints in a shared folder: which files are removed, and when.
-#include "service/attempts/shared_folder.h"
 
 #include "service/testing/cluster.h"
 #include "storage/checkpoint_shard.h"

@@ -10,7 +10,6 @@
 #include "absl/strings/str_join.h"
 #include "base/file_system.h"
 #include "base/testing/case_count.h"
-#include "hlo/eval/evaluate.h"
 #include "hlo/read/read.h"
 #include "hlo/text/text.h"
 #include "hlo/wire/proto.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "simulate/residency.h"
 
 namespace xlad::simulate {
 namespace {

@@ -14,7 +14,6 @@
 #include "base/file_descriptor.h"
 #include "base/testing/case_count.h"
 #include "base/testing/test_folder.h"
-#include "storage/checkpoint_index.h"
 #include "storage/testing/checkpoints.h"
 
 namespace xlad::storage {

@@ -19,7 +19,6 @@
 #include "base/clock.h"
 #include "base/file_descriptor.h"
 #include "base/file_system.h"
-#include "base/log.h"
 
 namespace xlad::worker {
 namespace {

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 
-#include "base/log.h"
 
 namespace xlad::worker {
 namespace {

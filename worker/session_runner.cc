@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/log.h"
 #include "base/memory_limit.h"
 #include "runtime/session_host.h"
 #include "worker/grpc_session_follower.h"

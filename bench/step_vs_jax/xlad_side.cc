@@ -33,7 +33,6 @@
 #include "runtime/task_executor.h"
 #include "service/build_child.h"
 #include "service/placement/placement.h"
-#include "tensor/safetensors.h"
 
 namespace xlad {
 namespace {

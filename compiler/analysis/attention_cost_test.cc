@@ -7,7 +7,6 @@
 #include "compiler/compile.h"
 #include "hlo/testing/test_material.h"
 #include "hlo/text/text.h"
-#include "hlo/wire/proto.h"
 
 namespace xlad::compiler {
 namespace {

@@ -1,6 +1,5 @@
 #include "compiler/analysis/instruction_facts.h"
 
-#include "base/status.h"
 
 namespace xlad::compiler {
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "hlo/analysis/leaves.h"
 
 namespace xlad::compiler {
 namespace {

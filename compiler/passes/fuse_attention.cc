@@ -16,7 +16,6 @@
 #include "compiler/analysis/attention_cost.h"
 #include "compiler/analysis/attention_op.h"
 #include "compiler/analysis/clone.h"
-#include "compiler/analysis/library_op.h"
 #include "compiler/analysis/step_computations.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/split_batches.h"

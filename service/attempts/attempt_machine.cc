@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <memory>
 
-#include "base/log.h"
 #include "proto/mesh.h"
 #include "proto/protocol.h"
 #include "service/attempts/cut_link.h"

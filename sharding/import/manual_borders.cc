@@ -3,7 +3,6 @@
 #include "absl/strings/str_cat.h"
 #include "hlo/attribute_keys.h"
 #include "hlo/verify/verifier.h"
-#include "sharding/import/inline_calls.h"
 #include "sharding/model/axes.h"
 
 namespace xlad::sharding {

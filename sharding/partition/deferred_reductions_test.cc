@@ -14,7 +14,6 @@
 #include "sharding/partition/min_cut.h"
 #include "sharding/partition/ops/families.h"
 #include "sharding/pipeline.h"
-#include "sharding/proof/check.h"
 #include "sharding/proof/check_structure.h"
 #include "sharding/proof/equivalence.h"
 #include "sharding/rules/linear.h"

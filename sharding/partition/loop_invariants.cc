@@ -2,10 +2,10 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
+#include "hlo/analysis/constants.h"
 #include "hlo/analysis/trip_count.h"
 #include "sharding/model/axes.h"
 #include "sharding/partition/reshard_plan.h"
-#include "sharding/rules/linear.h"
 
 namespace xlad::sharding {
 namespace {

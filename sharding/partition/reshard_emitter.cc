@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "hlo/analysis/constants.h"
 #include "hlo/attribute_keys.h"
 #include "sharding/partition/identity.h"
 #include "sharding/partition/loop_invariants.h"
 #include "sharding/model/axes.h"
-#include "sharding/rules/linear.h"
 
 namespace xlad::sharding {
 namespace {

@@ -4,7 +4,6 @@
 
 #include "hlo/attribute_keys.h"
 #include "sharding/import/inline_calls.h"
-#include "sharding/import/manual_borders.h"
 
 namespace xlad::sharding {
 namespace {

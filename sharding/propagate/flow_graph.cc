@@ -9,7 +9,6 @@
 #include "hlo/analysis/leaves.h"
 #include "hlo/attribute_keys.h"
 #include "sharding/import/annotations.h"
-#include "sharding/import/inline_calls.h"
 #include "sharding/rules/rules.h"
 
 namespace xlad::sharding {

@@ -23,7 +23,6 @@
 #include "gtest/gtest.h"
 #include "hlo/text/text.h"
 #include "sharding/import/import.h"
-#include "sharding/import/inline_calls.h"
 #include "sharding/propagate/propagate.h"
 #include "sharding/rules/op_rule.h"
 

@@ -8,7 +8,6 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "base/testing/case_count.h"
-#include "compiler/kernel/gpu_target.h"
 #include "hlo/text/text.h"
 #include "tests/compiled/checked_run.h"
 #include "tests/compiled/test_harness.h"

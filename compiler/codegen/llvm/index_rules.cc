@@ -6,7 +6,6 @@
 #include <map>
 
 #include "base/kernel_abi.h"
-#include "base/status.h"
 #include "compiler/codegen/llvm/element_rules.h"
 #include "compiler/codegen/llvm/elements.h"
 

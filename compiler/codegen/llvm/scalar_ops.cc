@@ -5,7 +5,6 @@
 
 #include <map>
 
-#include "base/status.h"
 #include "compiler/codegen/llvm/complex_ops.h"
 #include "compiler/codegen/llvm/convert_ops.h"
 #include "compiler/codegen/llvm/elements.h"

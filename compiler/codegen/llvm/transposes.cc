@@ -7,7 +7,6 @@
 #include <algorithm>
 
 #include "base/rounding.h"
-#include "base/status.h"
 #include "compiler/codegen/llvm/kernel.h"
 #include "compiler/codegen/llvm/transposes.h"
 

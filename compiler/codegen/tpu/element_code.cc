@@ -5,7 +5,6 @@
 #include <limits>
 #include <map>
 
-#include "base/status.h"
 #include "compiler/analysis/plain_reducer.h"
 #include "tensor/small_float.h"
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/random.h"
-#include "runtime/devices/cpu/convolution_shape.h"
 #include "runtime/devices/cpu/library_op.h"
 #include "tensor/array.h"
 

@@ -3,8 +3,8 @@
 #include "sharding/partition/ops/families.h"
 
 #include "absl/container/flat_hash_map.h"
+#include "hlo/analysis/constants.h"
 #include "sharding/partition/identity.h"
-#include "sharding/rules/linear.h"
 
 namespace xlad::sharding {
 namespace {

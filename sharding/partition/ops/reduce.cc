@@ -5,7 +5,6 @@
 #include "sharding/partition/identity.h"
 #include "sharding/partition/ops/families.h"
 #include "sharding/partition/ops/reducer_laws.h"
-#include "sharding/rules/linear.h"
 
 namespace xlad::sharding {
 namespace {

@@ -8,7 +8,6 @@
 #include "hlo/analysis/constants.h"
 #include "hlo/build/builder.h"
 #include "hlo/eval/evaluate.h"
-#include "sharding/rules/linear.h"
 
 namespace xlad::sharding {
 namespace {
