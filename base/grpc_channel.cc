@@ -56,8 +56,8 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const Endpoint& endpo
   if (endpoint.ca_file.empty()) {
     if (!IsLoopback(host_port.host)) {
       return absl::InvalidArgumentError(absl::StrCat("found coordinator ", endpoint.address,
-                                                     " off loopback without TLS, expected --join FILE (of `xlad "
-                                                     "token`), or --tls-ca FILE and --token-file FILE"));
+                                                     ", which is not on loopback, without TLS, expected --join FILE "
+                                                     "(of `xlad token`), or --tls-ca FILE and --token-file FILE"));
     }
     return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), Arguments());
   }
@@ -71,7 +71,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeSessionChannel(const std::str
   XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(address));
   if (authority.empty() && !IsLoopback(host_port.host)) {
     return absl::InvalidArgumentError(absl::StrCat("found the first worker of a session at ", address,
-                                                   ", which is off loopback, without the certificate of its authority, "
+                                                   ", which is not on loopback, without its authority's certificate, "
                                                    "expected both"));
   }
   if (authority.empty()) return MakeChannel({address, "", ""});

@@ -1,4 +1,4 @@
-// The coordinator: submission, placement, evidence of faults, restarts.
+// The coordinator: submission, placement, detection of faults, restarts.
 #include <cmath>
 
 #include "service/testing/cluster.h"
@@ -294,7 +294,7 @@ TEST(Coordinator, MessagesOfAnotherProcessOnTheSameConnectionAreRefused) {
   EXPECT_EQ(cluster.coordinator().workers().List().workers(0).state(), "alive");
 }
 
-// Otherwise the end of the connection would be that of the second worker only.
+// If a connection could register two workers, its end would be taken for the loss of the second one only.
 TEST(Coordinator, AConnectionRegistersOneWorker) {
   Cluster cluster;
   for (const char* id : {"a", "a", "b"}) cluster.Register(1, id);

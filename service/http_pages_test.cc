@@ -62,7 +62,7 @@ TEST_F(HttpPagesTest, HealthMetricsDashboardAndData) {
   EXPECT_THAT(Get(at, "/livez"), StartsWith("HTTP/1.1 200"));
 }
 
-// Every client that reaches an address off loopback may read metrics, but sees no jobs.
+// Every client that reaches an address other than loopback may read metrics, but sees no jobs.
 TEST_F(HttpPagesTest, OffLoopbackThereAreOnlyMetricsAndHealth) {
   const std::string at = Serve("0.0.0.0:0");
   const std::string reach = absl::StrCat("127.0.0.1:", ParseHostPort(at)->port);

@@ -18,7 +18,7 @@ class KeptJoinFile {
  public:
   struct Options {
     std::string path;
-    std::string data_folder;  // That of the coordinator, which has begun to listen off loopback.
+    std::string data_folder;  // The coordinator listens on an address other than loopback.
     std::string address;      // HOST:PORT of the coordinator.
     security::Caller caller;
     int64_t valid_s = int64_t{365} * 86'400;

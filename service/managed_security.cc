@@ -69,8 +69,8 @@ absl::StatusOr<security::JoinFile> MakeJoinFile(const std::string& data_folder, 
   if (!RealFileSystem().Exists(AddressFile(data_folder))) {
     return absl::FailedPreconditionError(
         absl::StrCat("found no address in ", FolderOf(data_folder),
-                     ", expected the data folder of a coordinator that "
-                     "listens off loopback (--listen HOST:PORT) without --tls-cert; on loopback there are no tokens: "
+                     ", expected the data folder of a coordinator that listens on an address other than loopback "
+                     "(--listen HOST:PORT), without --tls-cert; on loopback there are no tokens: "
                      "the user who runs the coordinator may do everything, and other users nothing"));
   }
   security::JoinFile join;

@@ -46,8 +46,8 @@ absl::Status StoreAddress(const std::string& data_folder, const std::string& add
 // The folder of the tokens.
 std::string TokenFolder(const std::string& data_folder);
 
-// Issues a token and returns its join file. FailedPrecondition if no coordinator with this data folder has issued its
-// own certificate, which it does if it listens on an address other than loopback without --tls-cert.
+// Issues a token and returns its join file. FailedPrecondition if no address is stored. A coordinator stores its
+// address if it listens on an address other than loopback, without --tls-cert.
 absl::StatusOr<security::JoinFile> MakeJoinFile(const std::string& data_folder, const security::Caller& caller,
                                                 int64_t valid_s, const Clock* clock = &RealClock());
 

@@ -18,8 +18,8 @@ struct NotFinite {
   bool all_finite() const { return first_nan < 0 && first_infinity < 0; }
 };
 
-// `bytes` are the elements of an array. Integers have no infinity and no NaN, and neither have floats of fewer than
-// 8 bits; all of their values count as finite.
+// `bytes` are the elements of an array. Integers and floats of fewer than 8 bits have neither infinities nor NaNs, so
+// all of their values count as finite.
 NotFinite FindNotFinite(ElementType type, absl::Span<const std::byte> bytes);
 
 }  // namespace xlad::tensor

@@ -42,8 +42,8 @@ class SessionServer {
   // Reads an executable by its digest.
   using ReadExecutable = std::function<absl::StatusOr<std::string>(const std::string& digest)>;
 
-  // Listens on a port of `listen_host`. Connections off loopback use TLS, with a key and an authority that this
-  // function makes for this server alone. `host` must outlive the server.
+  // Listens on a port of `listen_host`. If this is not loopback, connections use TLS, with a key and an authority that
+  // this function makes for this server alone. `host` must outlive the server.
   static absl::StatusOr<std::unique_ptr<SessionServer>> Start(const std::string& listen_host,
                                                               const SessionAccess& access, runtime::SessionHost* host,
                                                               ReadExecutable read);

@@ -70,7 +70,7 @@ absl::StatusOr<bool> AwaitListenHost(const std::string& listen, const std::atomi
   return resolved.status();
 }
 
-// Peers encrypt only connections to addresses off loopback. A port that other machines can reach must therefore be
+// Peers encrypt only connections to addresses not on loopback. A port that other machines can reach must therefore be
 // advertised with such an address.
 absl::Status CheckAdvertised(const std::string& bound, const std::string& advertised) {
   XLAD_ASSIGN_OR_RETURN(const HostPort at, ParseHostPort(bound));

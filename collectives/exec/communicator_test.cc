@@ -251,7 +251,7 @@ TEST_P(Disagreement, OfSchedulesIsReportedWhenForming) {
   EXPECT_TRUE(named);
 }
 
-TEST_P(Disagreement, OfTheNumberOfCollectives) {
+TEST_P(Disagreement, OfTheNumberOfCollectivesIsReported) {
   const std::unique_ptr<TestWorld> owned = World();
   TestWorld& world = *owned;
   const int n = world.num_devices();

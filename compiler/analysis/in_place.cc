@@ -24,8 +24,8 @@ Pairs ElementwisePairs(const Instruction& instruction) {
   return pairs;
 }
 
-// For each parameter of a fusion, whether a root depends on it, and element i of every root depends on no element of
-// the parameter other than element i.
+// Returns for each parameter of a fusion whether all roots read it at their own index: at least one root depends on the
+// parameter, and element i of a root depends on no other element of the parameter than element i.
 std::vector<bool> ReadAtSameIndex(const Computation& fused, const std::vector<const Instruction*>& roots) {
   struct Reached {
     bool same_index = false, other_index = false;

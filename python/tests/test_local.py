@@ -244,7 +244,7 @@ class Finding(unittest.TestCase):
         self.assertEqual(caught.exception.code, "UNAVAILABLE")
         with environment(XLAD_COORDINATOR=nobody), self.assertRaisesRegex(xlad.Error, nobody):
             xlad.connect()
-        for address, words in (("nowhere", "expected HOST:PORT"), ("192.0.2.1:7411", "off loopback without TLS")):
+        for address, words in (("nowhere", "expected HOST:PORT"), ("192.0.2.1:7411", "not on loopback, without TLS")):
             with self.assertRaisesRegex(ValueError, words):
                 xlad.connect(address)
         for devices, workers in ((0, None), (2, 3), ("8", None), (-1, 1), (4, 0)):
@@ -252,7 +252,7 @@ class Finding(unittest.TestCase):
                 xlad.local(devices, workers=workers)
 
     def test_a_join_file_has_everything(self):
-        """Connects to a coordinator off loopback by its join file, the environment, and the join file of its user."""
+        """Connects to a coordinator on another address by its join file, the environment and its user's join file."""
         where = self.enterContext(tempfile.TemporaryDirectory())
         config = pathlib.Path(where, "config")
         env = {**os.environ, "XDG_CONFIG_HOME": str(config)}

@@ -90,7 +90,8 @@ class Connection:
         if not colon or not host or not port.isdigit():
             raise ValueError(f"found address {address!r}, expected HOST:PORT")
         if not ca_file and not authority and not _is_loopback(host):
-            raise ValueError(f"found {what} {address} off loopback without TLS, expected ca_file and token_file")
+            raise ValueError(f"found {what} {address}, which is not on loopback, without TLS, expected ca_file and "
+                             "token_file")
         self.address = address
         self._what = what
         self._closed = False

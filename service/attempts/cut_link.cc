@@ -35,7 +35,7 @@ bool EndIfLinkIsCut(Context& context, const WorkerId& worker, const RunningTask&
     if (!reason.empty()) continue;
     reason = absl::StrFormat(
         "%s and %s have not reached each other for %.1f s at step %d, while both reach the coordinator: the link "
-        "between them is down; they get no common attempt for %d s if other workers are free",
+        "between them is down; for %d s they are not placed in one attempt if other workers are free",
         Context::WorkerText(*job, worker.str()), Context::WorkerText(*job, silent.worker_id()),
         static_cast<double>(silence_ns) / (1000.0 * kNsPerMs), job->step, apart_ms / 1000);
   }

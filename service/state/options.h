@@ -15,7 +15,7 @@ struct CoordinatorOptions {
   // off itself.
   int64_t link_cut_ms = 2500;
   int64_t recent_message_ms = 1500;
-  int64_t keep_apart_ms = 60'000;  // The two workers get no common attempt for this long if other workers are free.
+  int64_t keep_apart_ms = 60'000;  // For this long, the two workers are not in one attempt if others are free.
   // After a reported failure, the attempt waits this long for better evidence of the cause.
   int64_t failure_grace_ms = 1000;
   // Workers of running jobs must register within this time after a restart of the coordinator.

@@ -90,7 +90,7 @@ TEST(SdyText, DeviceIdsArePermutations) {
     return ParseSdyMeshes(absl::StrCat("{mesh = #sdy.mesh<[", axes, "], device_ids=", ids, ">}")).status();
   };
   EXPECT_TRUE(parse("\"a\"=2, \"b\"=2", "[3, 1, 0, 2]").ok());
-  EXPECT_TRUE(parse("", "[5]").ok());  // The one device of a mesh without axes may be any.
+  EXPECT_TRUE(parse("", "[5]").ok());  // A mesh without axes has one device, whose id is arbitrary.
   for (const char* ids : {"[0]", "[0, 1, 2]", "[0, 1, 2, 3, 4]", "[0, 1, 2, 2]", "[0, 1, 2, 4]",
                           "[0, 1, 2, 9223372036854775807]"}) {
     const absl::Status status = parse("\"a\"=2, \"b\"=2", ids);

@@ -312,7 +312,8 @@ class Commands(unittest.TestCase):
             self.fails("worker", "--coordinator", unused, "--listen", "no..such.host", words=["no..such.host"])
         with folder() as where:
             self.fails("ps", "--join", where / "none", words=["none"], code=(2,))
-            self.fails("token", "--data", where / "d", "--role", "reader", words=["listens off loopback"])
+            self.fails("token", "--data", where / "d", "--role", "reader",
+                       words=["listens on an address other than loopback"])
             self.fails("token", "--data", where / "d", "--list", words=["found no folder", "d, expected"])
             self.fails("token", "--data", where / "d", "--role", "root", words=["root", "operator"], code=(2,))
         self.fails("run", JOB, "--mesh", "pp=2", words=["pp=2", "dp=8"])

@@ -287,7 +287,7 @@ exit $highest
 """
 
 
-@unittest.skipIf(own_address() is None, "this machine has no address off loopback")
+@unittest.skipIf(own_address() is None, "this machine has only loopback addresses")
 class Slurm(unittest.TestCase):
     def environment(self, where):
         """That of the batch script, with a substitute for srun, because the rest of the script does not need Slurm."""

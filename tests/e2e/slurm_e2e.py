@@ -32,7 +32,7 @@ def why_not():
         return f"{', '.join(missing)} not installed (apt-get install slurmctld slurmd slurm-client)"
     if os.geteuid() != 0:
         return "a slurmd of several nodes needs root"
-    return "this machine has no address off loopback" if own_address() is None else None
+    return "this machine has only loopback addresses" if own_address() is None else None
 
 
 class Slurm(SlurmCluster):

@@ -21,7 +21,7 @@ struct Submitted {
 
 // Injects a fault, or none, and runs the cluster for less than 3 s. Then starts the coordinator if it was killed, and
 // each worker that does not run with probability 1/2.
-void Misfortune(SimulatedCluster* cluster, Random* random) {
+void InjectFault(SimulatedCluster* cluster, Random* random) {
   const int w = static_cast<int>(random->Below(kWorkers));
   switch (random->Below(7)) {
     case 0:
@@ -77,7 +77,7 @@ uint64_t RunSeed(uint64_t seed, int64_t* handovers = nullptr) {
     const int64_t steps = random->Below(400);
     const std::string id = cluster.Submit(key, 1 + static_cast<int64_t>(random->Below(6)), steps, 1000);
     if (!id.empty()) jobs.push_back({id, key, steps});
-    Misfortune(&cluster, random.get());
+    InjectFault(&cluster, random.get());
     ExpectOwnersApart(&cluster);
   }
   cluster.FailNextAppends(0);
@@ -131,7 +131,7 @@ TEST(Simulation, SessionsLeaveNothingBehind) {
       const std::string id =
           cluster.OpenSession(absl::StrCat("session", round), 1 + static_cast<int64_t>(random->Below(6)));
       if (!id.empty()) sessions.push_back(id);
-      Misfortune(&cluster, random.get());
+      InjectFault(&cluster, random.get());
       for (const std::string& session : sessions) used += cluster.UseSession(session);
     }
     cluster.FailNextAppends(0);

@@ -332,15 +332,15 @@ void Storm::FillIndexDisk() {
   index_disk_full_until_ns_ = clock_.NowNs() + Between(200, 2500) * kNsPerMs;
 }
 
-void Storm::Misfortune() {
+void Storm::InjectFault() {
   if (calm_) return;
-  After(Between(100, 2500), [this] { Misfortune(); });
+  After(Between(100, 2500), [this] { InjectFault(); });
   const uint64_t whom = random_->Below(10);
   if (is_quiet()) return;
   if (whom == 0 && Has(StormFault::kDeath)) Die("killed");
   // Stops the coordinator for some time, like SIGSTOP or a slow machine.
   if (whom == 1 && Has(StormFault::kPause)) Pause(Between(500, 15'000));
-  if (whom > 1) workers_->Misfortune();
+  if (whom > 1) workers_->InjectFault();
 }
 
 // Ends the storm. If a time without new faults (KeepQuiet) is in progress, waits for its end first.
@@ -375,7 +375,7 @@ StormResult Storm::Run() {
   workers_->Start();
   clients_->Start(options_.storm_ms);
   Tick();
-  After(Between(100, 2500), [this] { Misfortune(); });
+  After(Between(100, 2500), [this] { InjectFault(); });
   After(options_.storm_ms, [this] { End(); });
   const int64_t limit_ns = options_.limit_ms * kNsPerMs;
   while (clock_.NowNs() < limit_ns && !(calm_ && clients_->AllEnded())) HandleNext();

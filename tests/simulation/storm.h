@@ -140,7 +140,7 @@ class Storm {
   void Pause(int64_t ms);
   void AimAtAdoption();
   void AimAt(int64_t connection, const CoordinatorMessage& message);
-  void Misfortune();
+  void InjectFault();
   void End();
   void Repair();
 

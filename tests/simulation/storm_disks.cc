@@ -151,9 +151,9 @@ void StormWorkers::ExitTaskSoon(const TaskKey& key) {
   });
 }
 
-void StormWorkers::DiskMisfortune() {
+void StormWorkers::InjectDiskFault() {
   if (storm_->is_calm()) return;
-  storm_->After(storm_->Between(300, 2500), [this] { DiskMisfortune(); });
+  storm_->After(storm_->Between(300, 2500), [this] { InjectDiskFault(); });
   if (storm_->is_quiet()) return;
   Process* const process = processes_[storm_->random().Below(processes_.size())].get();
   const int64_t now_ns = storm_->NowNs();

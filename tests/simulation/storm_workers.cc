@@ -14,7 +14,7 @@ namespace xlad::simulation {
 namespace {
 
 constexpr int kRack = 3;  // At most this many workers die at once.
-// The cases of StormWorkers::Misfortune.
+// The cases of StormWorkers::InjectFault.
 constexpr StormFault kFaultOf[] = {StormFault::kWorkerDeath, StormFault::kWorkerDeath, StormFault::kCut,
                                    StormFault::kCut,         StormFault::kWorkerPause, StormFault::kLeaving,
                                    StormFault::kTaskDeath};
@@ -38,7 +38,7 @@ StormWorkers::~StormWorkers() = default;
 void StormWorkers::Start() {
   has_old_versions_ = storm_->random().Below(2) == 0;
   for (const auto& process : processes_) StartProcess(process.get());
-  storm_->After(storm_->Between(100, 2500), [this] { DiskMisfortune(); });
+  storm_->After(storm_->Between(100, 2500), [this] { InjectDiskFault(); });
 }
 
 // --- Processes and connections.
@@ -458,7 +458,7 @@ void StormWorkers::CutDuringAdoption(const std::string& late, const std::string&
   storm_->After(storm_->Between(800, 1500), [this, second] { CutControl(second, storm_->Between(15'000, 17'000)); });
 }
 
-void StormWorkers::Misfortune() {
+void StormWorkers::InjectFault() {
   const bool is_rack = storm_->kind() == StormKind::kStops && storm_->Has(StormFault::kRack);
   if (is_rack && storm_->random().Below(5) == 0) {  // A rack loses power.
     // The time without new faults lasts until the workers count as lost and jobs shrink.

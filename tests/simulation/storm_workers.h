@@ -59,9 +59,9 @@ class StormWorkers {
   // later, when it has usually registered. `late` comes back after `lost` counts as lost, and before `lost` comes back.
   void CutDuringAdoption(const std::string& late, const std::string& lost);
   // Injects one fault of a worker, a rack or a path, or none if the storm does not have the chosen kind of fault.
-  void Misfortune();
+  void InjectFault();
   // Injects one fault of the storage of checkpoints.
-  void DiskMisfortune();
+  void InjectDiskFault();
   int64_t misreads() const { return misreads_; }
   // Ends all faults, except that stopped processes continue by themselves and one process may never come back.
   void Repair();

@@ -465,7 +465,7 @@ class WithoutRoot {
   const uid_t user_ = geteuid();
 };
 
-TEST(MeetingFolder, ErrorsThatDoNotEndNameTheFolderAndTheUser) {
+TEST(MeetingFolder, PermanentErrorsNameTheFolderAndTheUser) {
   const std::string temporary = std::filesystem::temp_directory_path().string();
   if (!WithoutRoot::IsPossible(temporary)) GTEST_SKIP() << "no other user can use " << temporary;
   const std::string parent = temporary + "/" + NewKey(), path = parent + "/meet";
