@@ -31,7 +31,7 @@ TEST(MixedTask, DevicesOfTwoKindsTrainOneProgram) {
   }
 }
 
-// The shards of the first kind fit into the limit. Those of the other kind have an allocation more.
+// The shards of the first kind fit into the limit. The shards of the other kind do not: they have one more allocation.
 TEST(MixedTask, TheMemoryLimitIsForTheShardsOfEachKind) {
   JobSpec spec = MakeSpec();
   spec.set_devices(2);

@@ -26,7 +26,7 @@ class BlobCollectorTest : public testing::Test {
   }
   void Wait(int64_t ms) { clock_.Advance(ms * kNsPerMs); }
 
-  // A checkpoint of one tensor with these bytes; returns the URI of its index.
+  // Stores a checkpoint of one tensor with these bytes. Returns the URI of its index.
   std::string PutCheckpoint(int64_t step, const std::string& bytes) {
     CheckpointIndex index;
     index.set_step(step);

@@ -14,8 +14,8 @@
 
 namespace xlad::service {
 
-// Cancels calls one of whose messages does not arrive, or is not sent, in time. Clients send large contents in messages
-// of at most 1 MiB, each of which has the whole time, so the limit does not bound the time of an upload. Thread-safe.
+// Cancels a call if one of its messages does not arrive, or is not sent, in time. Clients send large contents in
+// messages of at most 1 MiB. The limit applies to each message, so an upload may take longer. Thread-safe.
 class MessageLimits {
  public:
   explicit MessageLimits(std::chrono::milliseconds limit) : limit_(limit), thread_([this] { Run(); }) {}
@@ -56,7 +56,7 @@ class MessageLimits {
   std::condition_variable changed_;
   std::map<int64_t, Waiting> waiting_;  // The oldest one is the first.
   int64_t next_ = 0;
-  int64_t unsent_bytes_ = 0;                       // Those with Room::kReserved.
+  int64_t unsent_bytes_ = 0;                       // The bytes with Room::kReserved.
   std::map<std::string, int64_t> unsent_by_user_;  // All counted bytes; only users who have some.
   bool ending_ = false;
   std::thread thread_;

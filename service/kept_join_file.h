@@ -43,7 +43,7 @@ class KeptJoinFile {
   std::string IdInFile() const;
 
   Options options_;
-  std::vector<std::string> ids_;  // Those of the written tokens. Empty if the file has a token of another caller.
+  std::vector<std::string> ids_;  // The ids of the written tokens. Empty if the file has a token of another caller.
   int64_t expires_unix_s_ = 0;    // When the last one expires.
 };
 

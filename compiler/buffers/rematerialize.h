@@ -32,7 +32,7 @@ inline constexpr int64_t kMaxGrowth = 4;
 struct RepeatedWork {
   int64_t operations = 0;
   double flops = 0;        // As FlopsOf counts them.
-  double usual_flops = 0;  // Those of the operations that are not repeated.
+  double usual_flops = 0;  // The flops of operations that are not repeated.
   double bytes = 0;        // Read and written.
 };
 RepeatedWork RepeatedWorkOf(const LinearProgram& program);

@@ -7,7 +7,7 @@
 namespace xlad::compiler {
 namespace {
 
-// A copy without names and metadata that only messages need, so that equal code has equal text.
+// A copy without the name and the metadata, which only messages need, so that equal code has equal text.
 std::unique_ptr<Instruction> Bare(const Instruction& instruction) {
   std::unique_ptr<Instruction> copy = instruction.CloneWithoutOperands();
   copy->set_name("v");

@@ -194,7 +194,7 @@ class Kubernetes(unittest.TestCase):
             command = [str(file) if word == "/tmp/xlad-ready" else word for word in probe]
             self.assertIn(str(file), command)
             is_ready = lambda: subprocess.run(command).returncode == 0
-            file.touch()  # That of an earlier process.
+            file.touch()  # The file of an earlier process.
             made.coordinator.popen.send_signal(signal.SIGSTOP)
             try:
                 made.workers["w0"] = worker = Process(made.where / "w0.log", "worker", "--coordinator", made.address,
@@ -290,7 +290,8 @@ exit $highest
 @unittest.skipIf(own_address() is None, "this machine has only loopback addresses")
 class Slurm(unittest.TestCase):
     def environment(self, where):
-        """That of the batch script, with a substitute for srun, because the rest of the script does not need Slurm."""
+        """Returns the environment of the batch script. It has a substitute for srun, because nothing else in the script
+        needs Slurm."""
         (where / "srun").write_text(SRUN)
         (where / "srun").chmod(0o755)
         return {**os.environ, "PATH": f"{where}:{os.environ['PATH']}", "XLAD": XLAD, "XLAD_DATA": str(where / "data"),

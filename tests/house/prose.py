@@ -49,6 +49,8 @@ RULES = [
     (BEGIN + r"Else\b", '"Otherwise"'),
     # Fragments without a subject or a verb.
     (BEGIN + r"Of (?!these\b|those\b|course\b)", 'a full sentence: say what it is ("The width of the window.")'),
+    (BEGIN + r"(?:That|Those) (?:of|with) (?![^.;:]*\b(?:is|are|was|were|has|have|must|can|may|do)\b)",
+     'a full sentence: say what it is ("The ids of the tokens.")'),
     (BEGIN + r"Gives\b", '"Returns", "Assigns", ...'),
     (BEGIN + r"(?:Behind|Beside|Beneath|Alike|Likewise)\b", 'a full sentence, subject first'),
     (BEGIN + r"So (?:many|much|long|far)\b", 'say what is counted: "The number of ..."'),
@@ -129,8 +131,8 @@ SPELLING = [
     (r"(?i)(?:" + "|".join(STEMS) + r")is(?:e|es|ed|er|ers|ing|ation|ations)(?-i:(?![a-z]))", "American: -ize"),
     (r"(?i)neighbour|behaviour|fulfil(?!l)|labell(?:ed|ing)|colour|favour|honour|flavour|modell(?:ed|ing)|travell(?:ed|"
      r"ing)|artefact|(?<![a-z])analys(?:e|ed|es|ing)(?![a-z])(?<!analyses)|catalogue|(?<![a-z])centred?(?![a-z])|"
-     r"(?<![a-z])learnt|(?<![a-z])spelt|programme(?![a-z])|licence|defence|(?<![a-z])grey(?![a-z])|(?<![a-z])(?:signall|"
-     r"dialled|levell|marshall|channell|totall(?!y))|(?<![a-z])towards(?![a-z])",
+     r"(?<![a-z])learnt|(?<![a-z])spelt|programme(?![a-z])|licence|defence|(?<![a-z])grey(?![a-z])|"
+     r"(?<![a-z])(?:signall|dialled|levell|marshall|channell|totall(?!y))|(?<![a-z])towards(?![a-z])",
      "American spelling"),
     # absl::CancelledError, kCancelled and gRPC's CANCELLED are names of others.
     (r"(?<![A-Za-z])cancell(?:ed|ing)(?![a-z])", '"canceled", "canceling"'),

@@ -15,6 +15,8 @@ InvalidArgument where they do not fit the program.
 Where not empty, every pass leaves the program's text there.
 Where the shapes differ, the array is copied.
 Of a kWhile; nullopt where it is not of that form.
+That of the kernel; expired if its module was unloaded.
+Those with enough room.
 A copy of the shape. Of the first device only.
 Indices outside are nobody's.
 What nobody needs any more goes.
@@ -74,6 +76,7 @@ The queue behind it waits for the disk.
 The model behind the prediction is explained there.
 The process leaves no file behind.
 Begins with the first step that has not begun.
+Those of length k are the columns of V.
 Explains the collectives and why they are there.
 There are two of them, and there is one of each.
 The address to listen on, "" for none; the port is 0 if there are none to choose from.

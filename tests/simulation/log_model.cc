@@ -226,7 +226,7 @@ void LogModel::CheckPolicy(const JobEvent& event, const Job& job) {
 // devices of these workers than exist.
 void LogModel::CheckDevices(const JobEvent& event, const Job& job) {
   std::map<std::pair<std::string, uint64_t>, int64_t> used;  // The number of used devices, by worker and incarnation.
-  std::set<std::pair<std::string, uint64_t>> workers;        // Those of the job.
+  std::set<std::pair<std::string, uint64_t>> workers;        // The workers of the job.
   for (const Peer& peer : job.placed.peers()) workers.emplace(peer.worker_id(), peer.incarnation());
   for (const auto& [id, other] : jobs_) {
     if (!other.running) continue;

@@ -14,8 +14,8 @@ float SmallFloatToFloat(tensor::ElementType type, uint32_t bits);
 
 // The payload of a NaN after a conversion.
 enum class Nans {
-  kQuiet,  // That of the type's quiet NaN.
-  kKeep,   // Unchanged, so the NaN may be signaling: for values that are only moved.
+  kQuiet,  // The payload of the type's quiet NaN.
+  kKeep,   // The payload is unchanged, so the NaN may be signaling: for values that are only moved.
 };
 
 // Converts f32 to the iN of an 8- or 4-bit type, rounded to nearest even. Overflow becomes infinity if the type has

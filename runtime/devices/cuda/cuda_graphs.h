@@ -62,7 +62,7 @@ class CudaGraphs {
   CudaStream& stream_;
   std::map<int, Group> groups_;         // By the number of the group.
   Group* recording_ = nullptr;          // Null if no group is being recorded.
-  std::vector<const void*> addresses_;  // Those of the current group.
+  std::vector<const void*> addresses_;  // The addresses of the current group.
   int64_t uses_ = 0;
   bool has_logged_ = false;
 };

@@ -29,7 +29,7 @@ struct Operation {
   enum class Kind { kKernel, kCopy, kFill, kOther };
   Kind kind = Kind::kOther;
   const cuda_double::Function* kernel = nullptr;
-  std::weak_ptr<const cuda_double::Program> program;  // That of the kernel; expired if its module was unloaded.
+  std::weak_ptr<const cuda_double::Program> program;  // The kernel's program. Expired if its module was unloaded.
   uint32_t blocks = 1, threads = 1;
   std::vector<std::byte> arguments;
   DevicePointer to = 0, from = 0;
