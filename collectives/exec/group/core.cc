@@ -150,15 +150,15 @@ std::byte* GroupCore::Scratch(int rank, uint64_t sequence) const {
 
 // Waits until all ranks have entered operation `sequence`. They have then finished operation sequence - 1, so this rank
 // may overwrite what it wrote for that operation.
-absl::Status GroupCore::Settle(uint64_t sequence) {
-  for (int peer = 0; peer < ranks_ && settled_ < sequence; ++peer) {
+absl::Status GroupCore::WaitUntilEntered(uint64_t sequence) {
+  for (int peer = 0; peer < ranks_ && entered_by_all_ < sequence; ++peer) {
     if (peer == rank_) continue;
     const std::atomic<uint64_t>& entered = control_.rank(peer).lines[sequence % 2].sequence;
     XLAD_RETURN_IF_ERROR(waiter_.Until(
         peer, 0, [&] { return entered.load(std::memory_order_acquire) >= sequence; },
         [&] { return owner_.CheckWhileWaiting(); }));
   }
-  settled_ = std::max(settled_, sequence);
+  entered_by_all_ = std::max(entered_by_all_, sequence);
   return absl::OkStatus();
 }
 
@@ -213,7 +213,7 @@ absl::Status GroupCore::RunBoard(const GroupLaunch& launch) {
   const GroupProgram& program = command.program;
   const uint64_t sequence = sequence_ + 1;
   step_ = -1;
-  if (settled_ + 1 < sequence) XLAD_RETURN_IF_ERROR(Settle(sequence - 1));
+  if (entered_by_all_ + 1 < sequence) XLAD_RETURN_IF_ERROR(WaitUntilEntered(sequence - 1));
   const bool in_line = program.scratch_bytes <= kBoardBytes;
   if (in_line) {
     std::byte* const payload = control_.rank(rank_).lines[sequence % 2].payload;
@@ -235,7 +235,7 @@ absl::Status GroupCore::RunBoard(const GroupLaunch& launch) {
     }
     if (!SameOperation(line.operation, launch.word)) return owner_.Disagreement(peer);
   }
-  if (program.waits_for_all_peers) settled_ = sequence;
+  if (program.waits_for_all_peers) entered_by_all_ = sequence;
   if (command.small_reduce != nullptr) {
     const GroupStep& step = program.steps[0];
     command.small_reduce(launch.outputs[step.dsts[0].base - program.bases.Output(rank_)], payloads_[sequence % 2],
@@ -302,7 +302,7 @@ absl::Status GroupCore::RunProgram(const GroupLaunch& launch) {
   const GroupProgram& program = launch.command->program;
   const uint64_t sequence = sequence_ + 1;
   step_ = -1;
-  XLAD_RETURN_IF_ERROR(Settle(sequence - 1));
+  XLAD_RETURN_IF_ERROR(WaitUntilEntered(sequence - 1));
   if (program.windows) {
     XLAD_RETURN_IF_ERROR(PublishBuffers(launch, sequence));
     std::fill(mapped_.begin(), mapped_.end(), false);
@@ -317,7 +317,7 @@ absl::Status GroupCore::RunProgram(const GroupLaunch& launch) {
   for (int flag = 0; flag < kSignalFlags; ++flag) {
     for (const int peer : program.deferred[flag]) ++expected_[flag][peer];
   }
-  if (program.waits_for_all_peers) settled_ = sequence;
+  if (program.waits_for_all_peers) entered_by_all_ = sequence;
   Finish();
   return absl::OkStatus();
 }

@@ -100,7 +100,7 @@ class GroupCore {
   std::byte* Scratch(int rank, uint64_t sequence) const;
   absl::Status RunBoard(const GroupLaunch& launch);
   absl::Status RunProgram(const GroupLaunch& launch);
-  absl::Status Settle(uint64_t sequence);
+  absl::Status WaitUntilEntered(uint64_t sequence);
   void Enter(const GroupLaunch& launch, uint64_t sequence);
   void Finish();
   void SetBases(const GroupLaunch& launch, uint64_t sequence, bool in_line);
@@ -120,7 +120,7 @@ class GroupCore {
   const int rank_, ranks_;
   int step_ = -1;
   uint64_t sequence_ = 0;
-  uint64_t settled_ = 0;  // All ranks have entered the operation with this number.
+  uint64_t entered_by_all_ = 0;  // All ranks have entered the operation with this number.
   std::vector<uint64_t> sent_[kSignalFlags], expected_[kSignalFlags];  // The number of signals to and from each rank.
   std::vector<std::byte*> bases_;                                      // The addresses of the running operation.
   std::vector<bool> mapped_;                                           // Whether the buffers of a peer are in bases_.
