@@ -137,10 +137,15 @@ TEST_F(JobsOfOwners, StartBehindAJobThatWaitsForOthersExceptOnItsReservedWorkers
   EXPECT_THAT(cluster.Status(behind).reason(), HasSubstr("waits behind job " + bob));
   EXPECT_THAT(cluster.Status(SubmitFor("dave", 1, 1, &cluster)).reason(), HasSubstr("reserved for an older job"));
   EXPECT_EQ(PlacedOn(SubmitFor("carol", 2, 1, &cluster), &cluster), "w2:1 ");
+  const auto why = [&](const std::string& job) { return cluster.coordinator().Why(JobId(job))->text(); };
+  EXPECT_THAT(why(bob), HasSubstr("; workers w1, w3 are reserved for it until it starts."));
+  EXPECT_THAT(why(behind), HasSubstr("; workers w1, w3 are reserved for job " + bob));
+  EXPECT_THAT(why(reserved), AllOf(HasSubstr("; workers w1, w3 are reserved for an older job"), Not(HasSubstr(bob))));
   cluster.Advance(1000);
   EXPECT_EQ(PlacedOn(reserved, &cluster), "");
   CancelOne(alice, &cluster);
   EXPECT_EQ(PlacedOn(bob, &cluster), "w1:2 w3:2 ");
+  EXPECT_THAT(why(reserved), Not(HasSubstr("reserved for an older job")));
 }
 
 TEST_F(JobsOfOwners, AWorkerThatIsLostIsReplacedInTheReservation) {

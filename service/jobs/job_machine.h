@@ -168,14 +168,6 @@ class JobMachine {
   // workers change. A pending job that is in neither waits for its own event or for a time.
   JobQueue due_;
   std::map<int64_t, JobId> parked_;
-  // The workers that the oldest job of those that wait for other owners has reserved until it starts. They are not in
-  // the log: after a restart, the job makes another reservation.
-  struct Reservation {
-    JobId job;
-    std::set<WorkerId> workers;
-  };
-  Reservation reservation_;
-  bool is_reserved_ = false;  // Whether the reservation applies to the jobs that are visited next.
   std::multimap<int64_t, JobId> timers_;  // Jobs by the time of their next visit. Entries may be out of date.
   int64_t wake_ns_ = INT64_MAX;           // The earliest time passed to WakeAt during the current visit.
   uint64_t offers_ = 0;                   // The value of Context::OffersHash at the last pass.

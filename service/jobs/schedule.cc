@@ -91,7 +91,7 @@ void JobMachine::Schedule() {
   WakeJobs();
   context_.blocking = JobId();
   context_.waiting.clear();
-  is_reserved_ = false;
+  context_.reservation.applies = false;
   Visit(0);
 }
 
@@ -153,7 +153,7 @@ void JobMachine::CountKept(const Job& job, const Parts& parts, Devices* devices)
     });
   }
   devices->unshared = devices->free - left;
-  if (!is_reserved_) return;
+  if (!context_.reservation.applies) return;
   devices->reserved = left - Free().Count(parts, [&](const std::string& worker) { return !IsKeptFrom(job, worker); });
 }
 
@@ -264,7 +264,7 @@ JobMachine::Outcome JobMachine::WaitForDevices(Job* job, const Devices& devices,
   SetReason(job, absl::StrCat("waits for ", DeviceCountText(wanted), ", ", found));
   if (wanted > devices.all) return Outcome::kWaitsForWorkers;
   if (devices.unshared == 0 && devices.reserved == 0) return Outcome::kBlocks;
-  if (is_reserved_) return Outcome::kWaitsForOthers;
+  if (context_.reservation.applies) return Outcome::kWaitsForOthers;
   Reserve(*job, parts, wanted);
   return AreOthersBusy() ? Outcome::kBlocks : Outcome::kWaitsForOthers;
 }
@@ -273,7 +273,8 @@ JobMachine::Outcome JobMachine::WaitForDevices(Job* job, const Devices& devices,
 bool JobMachine::AreOthersBusy() const {
   return std::all_of(context_.workers.begin(), context_.workers.end(), [&](const auto& known) {
     const auto& [id, worker] = known;
-    int64_t free = context_.TakesWork(worker) && !reservation_.workers.contains(id) ? worker.registration.devices() : 0;
+    const bool is_open = context_.TakesWork(worker) && !context_.reservation.workers.contains(id);
+    int64_t free = is_open ? worker.registration.devices() : 0;
     for (const auto& [name, used] : worker.used) free -= used;
     return free <= 0;
   });
@@ -284,7 +285,8 @@ bool JobMachine::AreOthersBusy() const {
 // worker, so each one becomes idle when its jobs have ended. Other workers in use could get new jobs, so only idle ones
 // replace it before that.
 void JobMachine::Reserve(const Job& job, const Parts& parts, int64_t devices) {
-  is_reserved_ = true;
+  Context::Reservation& reservation = context_.reservation;
+  reservation.applies = true;
   std::map<std::string, int64_t> most;  // By device name: how many more devices the job may use.
   const auto add = [&](const Worker& worker) {
     int64_t added = 0;
@@ -300,24 +302,24 @@ void JobMachine::Reserve(const Job& job, const Parts& parts, int64_t devices) {
     }
     return added;
   };
-  if (reservation_.job != job.id) reservation_ = {job.id, {}};
+  if (reservation.job != job.id) reservation = {job.id, {}, true};
   // Whether the worker is in use, whether it would be new in the reservation, and its number of used devices.
   std::vector<std::tuple<bool, bool, int64_t, WorkerId>> order;
   for (const auto& [id, worker] : context_.workers) {
     int64_t used = 0;
     for (const auto& [name, count] : worker.used) used += count;
-    order.emplace_back(used > 0, !reservation_.workers.contains(id), used, id);
+    order.emplace_back(used > 0, !reservation.workers.contains(id), used, id);
   }
   std::sort(order.begin(), order.end());
-  reservation_.workers.clear();
+  reservation.workers.clear();
   int64_t sum = 0;
   for (auto next = order.begin(); next != order.end() && sum < devices; ++next) {
     const WorkerId& id = std::get<WorkerId>(*next);
     const int64_t added = add(context_.workers.at(id));
-    if (added > 0) reservation_.workers.insert(id);
+    if (added > 0) reservation.workers.insert(id);
     sum += added;
   }
-  is_reserved_ = sum >= devices;
+  reservation.applies = sum >= devices;
 }
 
 // Resizes a job with --on-loss shrink if it lost a worker at least suspect_ms ago and can run on a smaller mesh or, in
@@ -355,13 +357,15 @@ bool JobMachine::TryShrink(Job* job, int64_t devices) {
 
 bool JobMachine::IsKeptFrom(const Job& job, const std::string& worker) const {
   const WorkerId id(worker);
-  if (is_reserved_ && reservation_.job != job.id && reservation_.workers.contains(id)) return true;
+  const Context::Reservation& reservation = context_.reservation;
+  if (reservation.applies && reservation.job != job.id && reservation.workers.contains(id)) return true;
   return !context_.options.share_workers && context_.RunsOthersOn(id, job.owner);
 }
 
 FreeDevices::MayHave JobMachine::WorkersFor(const Job& job) const {
   const bool only_former = WaitsForItsWorkers(job);
-  const bool are_some_kept = is_reserved_ || (!context_.options.share_workers && context_.RunsOthers(job.owner));
+  const bool are_some_kept =
+      context_.reservation.applies || (!context_.options.share_workers && context_.RunsOthers(job.owner));
   if (!only_former && !are_some_kept) return nullptr;
   return [this, &job, only_former, are_some_kept](const std::string& worker) {
     if (only_former && !HasPeer(job, worker)) return false;
@@ -427,7 +431,7 @@ JobMachine::Outcome JobMachine::WaitForItsWorkers(Job* job, const Parts& parts, 
     SetReason(job, absl::StrCat("waits for worker ", missing, " (--on-loss wait)"));
     return Outcome::kWaitsForDevices;
   }
-  if (!is_reserved_) Reserve(*job, parts, wanted);
+  if (!context_.reservation.applies) Reserve(*job, parts, wanted);
   const auto is_former = [&](const std::string& worker) { return HasPeer(*job, worker); };
   const int64_t all = pass_.all_devices->Count(parts, is_former), free = Free().Count(parts, is_former);
   const int64_t kept = free - Free().Count(parts, [&](const std::string& worker) {

@@ -71,6 +71,28 @@ bool WouldStartIfWorkersWereShared(const Context& context, const Job& job) {
   return !has_enough();
 }
 
+std::string NamesOf(const std::set<WorkerId>& workers) {
+  constexpr size_t kMaxNamed = 8;
+  std::vector<std::string> names;
+  for (const WorkerId& id : workers) {
+    if (names.size() < kMaxNamed) names.push_back(id.str());
+  }
+  return absl::StrCat(workers.size() == 1 ? "worker " : "workers ", absl::StrJoin(names, ", "),
+                      workers.size() > kMaxNamed ? absl::StrCat(" and ", workers.size() - kMaxNamed, " more") : "",
+                      workers.size() == 1 ? " is" : " are");
+}
+
+// Names the workers that are reserved for the job, or those that it cannot use because an older job has reserved them.
+void ExplainReservation(const Context& context, const Job& job, WhyJobResponse* why) {
+  const Context::Reservation& reservation = context.reservation;
+  const Job* const holder = context.jobs.Find(reservation.job);
+  if (!reservation.applies || holder == nullptr || holder->number > job.number) return;
+  why->add_evidence(absl::StrCat(NamesOf(reservation.workers), " reserved for ",
+                                 holder == &job                  ? "it until it starts"
+                                 : holder->owner == job.owner ? absl::StrCat("job ", holder->id.str())
+                                                              : "an older job"));
+}
+
 // Whether the job waits because its latest attempts have failed.
 bool IsPausing(const Context& context, const Job& job) {
   const int64_t pause_ns = RetryPauseMs(context.options, job) * kNsPerMs;
@@ -91,6 +113,7 @@ void ExplainPending(const Context& context, const Job& job, WhyJobResponse* why)
     why->add_advice("it is tried again by itself, at intervals of up to a minute; remove the cause that the evidence "
                     "names");
   } else if (has_devices) {
+    ExplainReservation(context, job, why);
     why->add_advice("wait for the jobs before it, or cancel one of them (xlad ps, xlad cancel)");
     if (WouldStartIfWorkersWereShared(context, job)) {
       why->add_advice("let jobs of different users run on one worker: --share-workers of the coordinator");

@@ -64,6 +64,14 @@ struct Context {
   // By owner: the oldest job that waits because jobs of other owners use workers. Later jobs of its owner wait behind
   // it.
   std::map<std::string, JobId> waiting;
+  // The workers that the oldest job of `waiting` has reserved until it starts. They are not in the log: after a restart,
+  // the job makes another reservation.
+  struct Reservation {
+    JobId job;
+    std::set<WorkerId> workers;
+    bool applies = false;  // Whether it applies to the jobs that are visited next.
+  };
+  Reservation reservation;
   std::vector<JobId> ended;      // Jobs that have ended since the last event.
 
   // Returns a new record about a job, with the time and the actor of the event.
