@@ -33,6 +33,7 @@ class GrpcAccessTest : public testing::Test {
     options.advertise = "localhost";
     options.data_folder = JoinPath(folder_, "data");
     options.program_path = "/bin/false";
+    Configure(&options);
     auto daemon = CoordinatorDaemon::Start(options);
     ASSERT_TRUE(daemon.ok()) << daemon.status();
     daemon_ = *std::move(daemon);
@@ -50,6 +51,8 @@ class GrpcAccessTest : public testing::Test {
     channel_ = nullptr;
     daemon_.reset();
   }
+
+  virtual void Configure(DaemonOptions* options) {}
 
   std::string Token(security::Role role, const std::string& user) {
     const auto join = MakeJoinFile(JoinPath(folder_, "data"), {user, role}, 3600);
