@@ -40,6 +40,35 @@ ENTRY e {
   ROOT r = (f32[8,8], f32[4,8]) tuple(q, t)
 })";
 
+// cuBLASLt computes dots of f64 and s8 on GPUs. Other devices have no library for them.
+TEST(Compile, DotsOfF64AndS8AreLibraryOpsOnlyOnGpus) {
+  const std::string text = R"(HloModule m
+ENTRY e {
+  a = f64[8,16] parameter(0)
+  b = f64[16,4] parameter(1)
+  c = s8[8,16] parameter(2)
+  d = s8[4,16] parameter(3)
+  f = f64[8,4] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  s = s32[8,4] dot(c, d), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  n = s8[8,4] dot(c, d), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  ROOT r = (f64[8,4], s32[8,4], s8[8,4]) tuple(f, s, n)
+})";
+  struct Case {
+    const char *kind, *triple;
+    size_t library_ops;
+  };
+  for (const auto& [kind, triple, library_ops] :
+       {Case{"cpu", "", 0}, Case{"gpu_sim", "", 0}, Case{"cuda", "nvptx64-nvidia-cuda", 2}}) {
+    CompileRequest request = RequestFor(text);
+    request.mutable_target()->set_device_kind(kind);
+    request.mutable_target()->set_triple(triple);
+    const auto compilation = CompileToSteps(request);
+    ASSERT_TRUE(compilation.ok()) << compilation.status();
+    EXPECT_EQ(compilation->steps.library_ops.size(), library_ops) << kind;
+    EXPECT_EQ(compilation->steps.steps.size(), 3u) << kind;
+  }
+}
+
 TEST(Compile, FillsTheExecutable) {
   auto executable = Compile(RequestFor(kSmall));
   ASSERT_TRUE(executable.ok()) << executable.status();

@@ -160,6 +160,14 @@ bool IsLibraryOp(const Instruction& instruction) {
                        instruction.shape().type());
 }
 
+bool IsGpuLibraryOp(const Instruction& instruction) {
+  if (instruction.opcode() != Opcode::kDot || instruction.operand_count() != 2) return false;
+  const ElementType operands = instruction.operand(0)->shape().type(), result = instruction.shape().type();
+  if (instruction.operand(1)->shape().type() != operands) return false;
+  return (operands == ElementType::kF64 && result == ElementType::kF64) ||
+         (operands == ElementType::kS8 && result == ElementType::kS32);
+}
+
 Precision PrecisionOf(const Instruction& instruction) {
   Precision precision = PRECISION_DEFAULT;
   for (const std::string& name : instruction.attributes().operand_precision) {

@@ -12,7 +12,11 @@ namespace xlad::compiler {
 // at least 8 rows, and attention (attention_op.h).
 bool IsLibraryOp(const Instruction& instruction);
 
-// The descriptor of a library op: its shapes and attributes. IsLibraryOp must be true.
+// Whether the instruction is a library op only on GPUs, where cuBLASLt computes it: dots of f64, and of s8 with a result
+// of s32. Other devices have no library for them, and the compiler generates kernels.
+bool IsGpuLibraryOp(const Instruction& instruction);
+
+// The descriptor of a library op: its shapes and attributes. IsLibraryOp or IsGpuLibraryOp must be true.
 LibraryOp MakeLibraryOp(const Instruction& instruction);
 
 // The highest of the precisions that the attributes of a dot or convolution give for its operands.

@@ -66,9 +66,10 @@ struct LinearProgram {
 // Operations are in the order of the instructions. Kernels without side effects whose results are not read are left
 // out, except in conditions of loops. Unimplemented, naming the instruction, if an instruction that Linearize does not
 // remove has no operation. The error of LapackCallOf if a call to LAPACK is malformed. ResourceExhausted if an array
-// has more than 2^46 bytes, or all values together have more than 2^60 bytes. The result refers to instructions and
-// literals of `module`, which must outlive it.
-absl::StatusOr<LinearProgram> Linearize(const Module& module, const Donation& donation);
+// has more than 2^46 bytes, or all values together have more than 2^60 bytes. If `for_gpu`, instructions for which
+// IsGpuLibraryOp is true are library ops. The result refers to instructions and literals of `module`, which must
+// outlive it.
+absl::StatusOr<LinearProgram> Linearize(const Module& module, const Donation& donation, bool for_gpu = false);
 
 // The text for display, with one operation per line.
 std::string ToString(const LinearProgram& program);

@@ -21,7 +21,7 @@ using ValueIds = std::vector<int>;  // The values of an instruction's leaves.
 
 class Linearizer {
  public:
-  explicit Linearizer(LinearProgram* program) : program_(program) {}
+  Linearizer(LinearProgram* program, bool for_gpu) : program_(program), for_gpu_(for_gpu) {}
 
   int NewValue(BufferValue value) {
     program_->values.push_back(std::move(value));
@@ -52,6 +52,7 @@ class Linearizer {
   int Constant(const Instruction& instruction);
 
   LinearProgram* program_;
+  const bool for_gpu_;
   absl::flat_hash_map<const hlo::Literal*, int> constants_;
 };
 
@@ -130,7 +131,7 @@ absl::StatusOr<ValueIds> Linearizer::AddOp(const Instruction& instruction, const
   op.instruction = &instruction;
   if (hlo::IsCollective(instruction.opcode())) {
     op.kind = LinearOp::Kind::kCollective;
-  } else if (IsLibraryOp(instruction)) {
+  } else if (IsLibraryOp(instruction) || (for_gpu_ && IsGpuLibraryOp(instruction))) {
     op.kind = LinearOp::Kind::kLibrary;
   } else {
     if (hlo::IsLapackCall(instruction)) return Annotate(hlo::LapackCallOf(instruction).status(), Describe(instruction));
@@ -321,9 +322,9 @@ bool IsSameOperand(const LinearOp& op, int input, int other_input) {
   return OperandLeaf(op, input) == OperandLeaf(op, other_input);
 }
 
-absl::StatusOr<LinearProgram> Linearize(const Module& module, const Donation& donation) {
+absl::StatusOr<LinearProgram> Linearize(const Module& module, const Donation& donation, bool for_gpu) {
   LinearProgram program;
-  Linearizer lowering(&program);
+  Linearizer lowering(&program, for_gpu);
   std::vector<ValueIds> arguments;
   int64_t leaf_number = 0;
   for (const Instruction* parameter : module.entry()->parameters()) {

@@ -48,14 +48,19 @@ struct Problem {
 };
 
 // Returns kLtInvalidValue if a layout is invalid, if the sizes or numbers of matrices do not match, if C and D have
-// different types, or if matrices of a batch of C or D overlap. Returns kLtNotSupported unless sums are computed in
-// f32, both operands have the same type (f32, f16 or bf16), and the result has that type or f32.
+// different types, or if matrices of a batch of C or D overlap. Returns kLtNotSupported unless
+//
+//   - sums are computed in f32, both operands have the same type (f32, f16 or bf16), and the result has that type or
+//     f32; or
+//   - all types are f64; or
+//   - the operands are s8 and all other types are s32. Then A must be transposed and B must not, and m, k, all leading
+//     dimensions and the distances between the matrices of a batch must be multiples of 4.
 LtStatus CheckProblem(const Problem& problem);
 
 // Returns the algorithms that the library proposes for a valid problem. The first one has a state that is not success,
 // because callers must skip such proposals. All later ones are usable, the best first. The last one computes each sum
 // in one part. The usable ones before it split each sum into two parts, by the reduction schemes that the preference
-// allows.
+// allows. There are no usable ones for operands of s8 whose alignment may be less than 4 bytes.
 std::vector<LtHeuristicResult> Propose(const Problem& problem, const Preference& preference);
 
 // The addresses that a call is given, as integers.
@@ -74,10 +79,11 @@ size_t WorkspaceBytes(const LtAlgorithm& algorithm);
 struct Memory {
   const std::byte *a, *b;
   std::byte* d;
-  float* workspace;
+  std::byte* workspace;
 };
 
-// Computes D = alpha * op(A) * op(B). The workspace may be null if the algorithm uses none.
-void Multiply(const Problem& problem, const LtAlgorithm& algorithm, float alpha, const Memory& memory);
+// Computes D = alpha * op(A) * op(B), where `alpha` points to a number of the operation's scale type. The workspace may
+// be null if the algorithm uses none.
+void Multiply(const Problem& problem, const LtAlgorithm& algorithm, const void* alpha, const Memory& memory);
 
 }  // namespace xlad::cublaslt_double

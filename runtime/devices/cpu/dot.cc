@@ -18,6 +18,7 @@
 #include "runtime/devices/cpu/dot_shape.h"
 #include "runtime/devices/cpu/half_rows.h"
 #include "runtime/devices/cpu/library_op.h"
+#include "runtime/devices/cpu/plain_dot.h"
 #include "runtime/devices/cpu/small_dot.h"
 #include "tensor/element_type.h"
 #include "tensor/small_float.h"
@@ -309,6 +310,7 @@ bool IsLibraryType(ElementType type) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareDot(const DotOp& op) {
+  if (HasPlainTypes(op)) return PreparePlainDot(op);
   UseOneThread();
   const Types types{static_cast<ElementType>(op.lhs().element_type()),
                     static_cast<ElementType>(op.rhs().element_type()),
@@ -316,7 +318,7 @@ absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareDot(const DotOp& op) {
   if (!IsLibraryType(types.lhs) || !IsLibraryType(types.rhs) || !IsLibraryType(types.result)) {
     return absl::UnimplementedError(absl::StrCat("library op dot: found elements of types ", ToString(types.lhs), ", ",
                                                  ToString(types.rhs), " and ", ToString(types.result),
-                                                 ", expected f32, bf16 or f16"));
+                                                 ", expected f32, bf16 or f16, or all f64, or s8, s8 and s32"));
   }
   XLAD_ASSIGN_OR_RETURN(DotShape shape, ReadDotShape(op));
   shape.Merge();

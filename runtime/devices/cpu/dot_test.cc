@@ -60,11 +60,16 @@ void SetFloat(Array* array, size_t i, float value) {
   if (array->shape().type == ElementType::kF32) array->values<float>()[i] = value;
   if (array->shape().type == ElementType::kBF16) array->values<uint16_t>()[i] = static_cast<uint16_t>(bits >> 16);
   if (array->shape().type == ElementType::kF16) array->values<_Float16>()[i] = static_cast<_Float16>(value);
+  if (array->shape().type == ElementType::kF64) array->values<double>()[i] = static_cast<double>(value);
+  if (array->shape().type == ElementType::kS8) array->values<int8_t>()[i] = static_cast<int8_t>(value * 8);
 }
 
 float GetFloat(const Array& array, size_t i) {
   if (array.shape().type == ElementType::kF32) return array.values<float>()[i];
   if (array.shape().type == ElementType::kF16) return static_cast<float>(array.values<_Float16>()[i]);
+  if (array.shape().type == ElementType::kF64) return static_cast<float>(array.values<double>()[i]);
+  if (array.shape().type == ElementType::kS8) return array.values<int8_t>()[i];
+  if (array.shape().type == ElementType::kS32) return static_cast<float>(array.values<int32_t>()[i]);
   const uint32_t bits = static_cast<uint32_t>(array.values<uint16_t>()[i]) << 16;
   float value;
   std::memcpy(&value, &bits, sizeof(value));
@@ -74,7 +79,7 @@ float GetFloat(const Array& array, size_t i) {
 Array RandomArray(Random& random, const ArrayShape& shape) {
   Array array(
       tensor::Shape{static_cast<ElementType>(shape.element_type()), Dims(shape.dims().begin(), shape.dims().end())});
-  // Values are multiples of 1/8. They are exact in every type, and their sums are exact in f32.
+  // Values are multiples of 1/8, or of 1 in s8. They are exact in every type, and their sums are exact in f32.
   for (size_t i = 0; i < static_cast<size_t>(array.elements()); ++i) {
     SetFloat(&array, i, static_cast<float>(static_cast<int>(random.Below(17)) - 8) / 8);
   }
@@ -157,7 +162,7 @@ void Check(const Numbers& numbers, ElementType lhs_type, ElementType rhs_type, E
     }
   }
   const std::vector<double> expected = Expected(op, lhs, rhs);
-  const double tolerance = result_type == ElementType::kF32 ? 1e-6 : result_type == ElementType::kF16 ? 1e-3 : 8e-3;
+  const double tolerance = result_type == ElementType::kF16 ? 1e-3 : result_type == ElementType::kBF16 ? 8e-3 : 1e-6;
   for (size_t i = 0; i < expected.size(); ++i) {
     ASSERT_NEAR(GetFloat(result, i), expected[i], tolerance * std::max(1.0, std::fabs(expected[i])))
         << (*dot)->Description() << " element " << i << " " << op.ShortDebugString();
@@ -203,6 +208,8 @@ TEST(Dot, EveryKind) {
     Check(numbers, ElementType::kBF16, ElementType::kBF16, ElementType::kF32);
     Check(numbers, ElementType::kF16, ElementType::kF16, ElementType::kF16);
     Check(numbers, ElementType::kBF16, ElementType::kF32, ElementType::kF32);
+    Check(numbers, ElementType::kF64, ElementType::kF64, ElementType::kF64);
+    Check(numbers, ElementType::kS8, ElementType::kS8, ElementType::kS32);
   }
 }
 
@@ -292,6 +299,20 @@ TEST(Dot, RandomDimensions) {
     Check(RandomNumbers(*random), ElementType::kF32, ElementType::kF32, ElementType::kF32);
     if (HasFatalFailure()) return;
   }
+}
+
+// A product of s8 is at most 2^14, so a sum of 2^18 products is 2^32, which wraps around to 0.
+TEST(Dot, SumsOfS32WrapAround) {
+  const int64_t depth = (1 << 18) + 1;
+  const DotOp op = MakeOp({{depth}, {depth}, {}, {}, {0}, {0}}, ElementType::kS8, ElementType::kS8, ElementType::kS32);
+  const auto dot = PrepareDot(op);
+  ASSERT_TRUE(dot.ok()) << dot.status();
+  const std::vector<int8_t> operand(static_cast<size_t>(depth), -128);
+  int32_t sum = -1;
+  ThreadTeam team(1);
+  void* const from = const_cast<int8_t*>(operand.data());
+  ASSERT_TRUE((*(*dot)->MakeCall(1))->Run({from, from, &sum}, nullptr, team).ok());
+  EXPECT_EQ(sum, 1 << 14);
 }
 
 // Computes random dots by small_dot.h, including those for which oneDNN is preferred.

@@ -32,8 +32,10 @@ struct LtHeuristicResult {
   int reserved[4] = {};
 };
 
-inline constexpr int kLtF32 = 0, kLtF16 = 2, kLtBf16 = 14;               // cudaDataType_t
-inline constexpr int kLtComputeF32 = 68;                                 // CUBLAS_COMPUTE_32F
+// cudaDataType_t.
+inline constexpr int kLtF32 = 0, kLtF64 = 1, kLtF16 = 2, kLtS8 = 3, kLtS32 = 10, kLtBf16 = 14;
+// CUBLAS_COMPUTE_32F, _64F and _32I.
+inline constexpr int kLtComputeF32 = 68, kLtComputeF64 = 70, kLtComputeS32 = 72;
 inline constexpr int32_t kLtNoTranspose = 0, kLtTranspose = 1;           // CUBLAS_OP_N, CUBLAS_OP_T
 inline constexpr int kLtDescTransposeA = 3, kLtDescTransposeB = 4;       // CUBLASLT_MATMUL_DESC_TRANSA, _TRANSB
 inline constexpr int kLtLayoutBatchCount = 5, kLtLayoutBatchStride = 6;  // CUBLASLT_MATRIX_LAYOUT_

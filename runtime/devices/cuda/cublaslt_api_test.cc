@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "runtime/devices/cuda/cublaslt.h"
 
 #if __has_include(<cublasLt.h>)
@@ -41,7 +43,12 @@ TEST(CublasLtApiTest, ConstantsAreThoseOfCuda) {
   EXPECT_EQ(kLtF32, CUDA_R_32F);
   EXPECT_EQ(kLtF16, CUDA_R_16F);
   EXPECT_EQ(kLtBf16, CUDA_R_16BF);
+  EXPECT_EQ(kLtF64, CUDA_R_64F);
+  EXPECT_EQ(kLtS8, CUDA_R_8I);
+  EXPECT_EQ(kLtS32, CUDA_R_32I);
   EXPECT_EQ(kLtComputeF32, CUBLAS_COMPUTE_32F);
+  EXPECT_EQ(kLtComputeF64, CUBLAS_COMPUTE_64F);
+  EXPECT_EQ(kLtComputeS32, CUBLAS_COMPUTE_32I);
   EXPECT_EQ(kLtNoTranspose, CUBLAS_OP_N);
   EXPECT_EQ(kLtTranspose, CUBLAS_OP_T);
   EXPECT_EQ(kLtDescTransposeA, CUBLASLT_MATMUL_DESC_TRANSA);
@@ -93,7 +100,11 @@ TEST(CublasLtApiTest, TheInstalledLibraryAcceptsTheDescriptors) {
     EXPECT_EQ(Assign(library.cublasLtMatmulDescSetAttribute, desc, attribute, kLtTranspose), kLtSuccess);
   }
   EXPECT_EQ(library.cublasLtMatmulDescDestroy(desc), kLtSuccess);
-  for (const int type : {kLtF32, kLtF16, kLtBf16}) {
+  for (const auto& [compute, scale] : {std::pair(kLtComputeF64, kLtF64), std::pair(kLtComputeS32, kLtS32)}) {
+    ASSERT_EQ(library.cublasLtMatmulDescCreate(&desc, compute, scale), kLtSuccess);
+    EXPECT_EQ(library.cublasLtMatmulDescDestroy(desc), kLtSuccess);
+  }
+  for (const int type : {kLtF32, kLtF64, kLtF16, kLtBf16, kLtS8, kLtS32}) {
     LtLayout layout = nullptr;
     ASSERT_EQ(library.cublasLtMatrixLayoutCreate(&layout, type, 3, 4, 5), kLtSuccess);
     EXPECT_EQ(Assign(library.cublasLtMatrixLayoutSetAttribute, layout, kLtLayoutBatchCount, int32_t{2}), kLtSuccess);

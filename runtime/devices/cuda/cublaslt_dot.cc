@@ -21,26 +21,39 @@ constexpr int64_t kMaxCalls = 256;
 constexpr uint64_t kMaxWorkspaceBytes = uint64_t{32} << 20;
 constexpr int kProposals = 8;
 
-std::optional<int> LtTypeOf(const ArrayShape& shape) {
-  switch (static_cast<ElementType>(shape.element_type())) {
-    case ElementType::kF32:
-      return kLtF32;
-    case ElementType::kBF16:
-      return kLtBf16;
-    case ElementType::kF16:
-      return kLtF16;
-    default:
-      return std::nullopt;
+// Operands of s8 must be multiples of this, in bytes: their addresses, sizes and leading dimensions.
+constexpr int64_t kInt8Alignment = 4;
+
+// The element types of a product, and how the library computes it.
+struct LtTypes {
+  ElementType operands, result;
+  int lt_operands, lt_result, compute, scale;
+};
+// The combinations that the library supports and xlad uses.
+constexpr LtTypes kLtTypes[] = {
+    {ElementType::kF32, ElementType::kF32, kLtF32, kLtF32, kLtComputeF32, kLtF32},
+    {ElementType::kBF16, ElementType::kBF16, kLtBf16, kLtBf16, kLtComputeF32, kLtF32},
+    {ElementType::kBF16, ElementType::kF32, kLtBf16, kLtF32, kLtComputeF32, kLtF32},
+    {ElementType::kF16, ElementType::kF16, kLtF16, kLtF16, kLtComputeF32, kLtF32},
+    {ElementType::kF16, ElementType::kF32, kLtF16, kLtF32, kLtComputeF32, kLtF32},
+    {ElementType::kF64, ElementType::kF64, kLtF64, kLtF64, kLtComputeF64, kLtF64},
+    {ElementType::kS8, ElementType::kS32, kLtS8, kLtS32, kLtComputeS32, kLtS32},
+};
+
+ElementType TypeOfArray(const ArrayShape& shape) { return static_cast<ElementType>(shape.element_type()); }
+
+// Null if the library does not compute products of these types.
+const LtTypes* LtTypesOf(const DotOp& dot) {
+  for (const LtTypes& types : kLtTypes) {
+    if (TypeOfArray(dot.lhs()) == types.operands && TypeOfArray(dot.rhs()) == types.operands &&
+        TypeOfArray(dot.result()) == types.result) {
+      return &types;
+    }
   }
+  return nullptr;
 }
 
-int64_t WidthOf(const ArrayShape& shape) { return tensor::ByteWidth(static_cast<ElementType>(shape.element_type())); }
-
-// Whether the library supports the element types: operands of the same type, and a result of this type or f32.
-bool AreLtTypes(const DotOp& dot) {
-  const std::optional<int> lhs = LtTypeOf(dot.lhs()), rhs = LtTypeOf(dot.rhs()), result = LtTypeOf(dot.result());
-  return lhs.has_value() && lhs == rhs && result.has_value() && (result == lhs || result == kLtF32);
-}
+int64_t WidthOf(const ArrayShape& shape) { return tensor::ByteWidth(TypeOfArray(shape)); }
 
 // A matrix as the library describes it: columns of `rows` elements, `leading_dimension` elements apart.
 struct Matrix {
@@ -83,6 +96,20 @@ bool IsLtShape(const DotShape& shape) {
     }
   }
   return DescribeMatrices(shape).has_value();
+}
+
+// Whether the library computes the product of these matrices of s8, whose elements are in the usual order. It requires
+// that A is transposed and B is not, so that both are contiguous along the sum. Addresses, leading dimensions, and the
+// sizes m (of columns of our result) and k must be multiples of 4.
+bool IsLtInt8Shape(const DotShape& shape) {
+  const std::optional<Matrices> matrices = DescribeMatrices(shape);
+  if (!matrices.has_value() || !matrices->a.is_transposed || matrices->b.is_transposed) return false;
+  const auto fits = [](int64_t number) { return number % kInt8Alignment == 0; };
+  for (const Matrix* matrix : {&matrices->a, &matrices->b, &matrices->d}) {
+    if (!fits(matrix->rows) || !fits(matrix->leading_dimension)) return false;
+  }
+  return std::all_of(shape.batch.begin(), shape.batch.end(),
+                     [&](const DotLoop& loop) { return fits(loop.lhs) && fits(loop.rhs); });
 }
 
 // Removes the largest loop from the batch and returns it: the batch dimension of all calls.
@@ -139,7 +166,9 @@ absl::StatusOr<std::unique_ptr<CublasLtDot>> CublasLtDot::Plan(std::shared_ptr<c
                                                                const DotOp& dot) {
   XLAD_ASSIGN_OR_RETURN(DotShape shape, ReadDotShape(dot));
   shape.Merge();
-  if (!AreLtTypes(dot) || !IsLtShape(shape)) return nullptr;
+  const LtTypes* const types = LtTypesOf(dot);
+  if (types == nullptr || !IsLtShape(shape)) return nullptr;
+  if (types->operands == ElementType::kS8 && !IsLtInt8Shape(shape)) return nullptr;
   const DotLoop batch = TakeLargest(&shape.batch);
   if (shape.Elements(shape.batch) > kMaxCalls) return nullptr;
   std::unique_ptr<CublasLtDot> planned(new CublasLtDot(std::move(context)));
@@ -168,17 +197,19 @@ CublasLtDot::~CublasLtDot() {
 
 absl::Status CublasLtDot::Describe(const DotOp& dot, const DotShape& shape, const DotLoop& batch) {
   const std::optional<Matrices> matrices = DescribeMatrices(shape);
-  XLAD_RETURN_IF_ERROR(
-      context_->Check(library().cublasLtMatmulDescCreate(&desc_, kLtComputeF32, kLtF32), "cublasLtMatmulDescCreate"));
+  const LtTypes& types = *LtTypesOf(dot);
+  scale_type_ = types.scale;
+  XLAD_RETURN_IF_ERROR(context_->Check(library().cublasLtMatmulDescCreate(&desc_, types.compute, types.scale),
+                                       "cublasLtMatmulDescCreate"));
   const auto set_transposed = [&](int attribute, const Matrix& matrix) {
     return SetAttribute(*context_, library().cublasLtMatmulDescSetAttribute, desc_, attribute,
                         matrix.is_transposed ? kLtTranspose : kLtNoTranspose);
   };
   XLAD_RETURN_IF_ERROR(set_transposed(kLtDescTransposeA, matrices->a));
   XLAD_RETURN_IF_ERROR(set_transposed(kLtDescTransposeB, matrices->b));
-  XLAD_RETURN_IF_ERROR(MakeLayout(*context_, &a_, *LtTypeOf(dot.rhs()), matrices->a));
-  XLAD_RETURN_IF_ERROR(MakeLayout(*context_, &b_, *LtTypeOf(dot.lhs()), matrices->b));
-  XLAD_RETURN_IF_ERROR(MakeLayout(*context_, &d_, *LtTypeOf(dot.result()), matrices->d));
+  XLAD_RETURN_IF_ERROR(MakeLayout(*context_, &a_, types.lt_operands, matrices->a));
+  XLAD_RETURN_IF_ERROR(MakeLayout(*context_, &b_, types.lt_operands, matrices->b));
+  XLAD_RETURN_IF_ERROR(MakeLayout(*context_, &d_, types.lt_result, matrices->d));
   if (batch.size == 1) return absl::OkStatus();
   XLAD_RETURN_IF_ERROR(SetBatch(*context_, a_, batch.size, batch.rhs));
   XLAD_RETURN_IF_ERROR(SetBatch(*context_, b_, batch.size, batch.lhs));
@@ -218,12 +249,18 @@ absl::StatusOr<bool> CublasLtDot::ChooseAlgorithm() {
 }
 
 absl::Status CublasLtDot::Run(absl::Span<void* const> buffers, void* workspace, CudaStream* stream) const {
-  const float one = 1, zero = 0;
+  const float one_f32 = 1;
+  const double one_f64 = 1;
+  const int32_t one_s32 = 1;
+  const void* const one = scale_type_ == kLtF64   ? static_cast<const void*>(&one_f64)
+                          : scale_type_ == kLtS32 ? static_cast<const void*>(&one_s32)
+                                                  : static_cast<const void*>(&one_f32);
+  const int64_t zero = 0;  // Its bytes are 0 in each of these types.
   const auto at = [&](int buffer, int64_t offset) { return static_cast<std::byte*>(buffers[buffer]) + offset; };
   for (const Call& call : calls_) {
     std::byte* const result = at(2, call.result);
     const LtStatus enqueued =
-        library().cublasLtMatmul(context_->handle(), desc_, &one, at(1, call.rhs), a_, at(0, call.lhs), b_, &zero,
+        library().cublasLtMatmul(context_->handle(), desc_, one, at(1, call.rhs), a_, at(0, call.lhs), b_, &zero,
                                  result, d_, result, d_, &algorithm_, workspace, workspace_bytes_, stream->handle());
     if (enqueued != kLtSuccess) return stream->Note(context_->Check(enqueued, "cublasLtMatmul"));
   }

@@ -24,9 +24,9 @@ namespace xlad::runtime::cuda {
 // An operand whose dimensions are in the other order in memory has the flag "transpose". A call has one batch
 // dimension; if the dot has more, there is a call for each index into the others.
 //
-// Operands of f32 are not rounded to TF32, and all sums are in f32. The algorithm is chosen by Plan: the library's
-// first proposal for this problem among those whose results are reproducible. The library makes the same proposals for
-// the same problem, version of the library, and GPU.
+// Operands of f32 are not rounded to TF32. Sums are in f64 for f64, in s32 for s8, and in f32 for other types. The
+// algorithm is chosen by Plan: the library's first proposal for this problem among those whose results are
+// reproducible. The library makes the same proposals for the same problem, version of the library, and GPU.
 class CublasLtDot {
  public:
   // Returns null if the library cannot compute the dot or would need more than 256 calls for it. The reason can be its
@@ -54,6 +54,7 @@ class CublasLtDot {
   absl::StatusOr<bool> ChooseAlgorithm();
 
   const std::shared_ptr<const CublasLtContext> context_;
+  int scale_type_ = kLtF32;  // The type of the factors of the product and of the previous result.
   LtMatmulDesc desc_ = nullptr;
   LtLayout a_ = nullptr, b_ = nullptr, d_ = nullptr;
   LtAlgorithm algorithm_;

@@ -28,35 +28,36 @@ class CublasLtTest : public CudaLibraryOpTest {
     return reinterpret_cast<int (*)()>(dlsym(library, ("xladCublasLtDouble" + what).c_str()))();
   }
   int64_t Random(int64_t first, int64_t last) { return first + static_cast<int64_t>(random_() % (last - first + 1)); }
-  std::vector<int64_t> RandomSizes(int64_t most) {
-    const std::vector<int64_t> all = {0, 1, 1, 2, 3, 4, 5, 7, 8, 13, 16, 17};
+  // If `fours`, most sizes are multiples of 4.
+  std::vector<int64_t> RandomSizes(int64_t most, bool fours) {
+    const std::vector<int64_t> all = fours ? std::vector<int64_t>{0, 1, 4, 4, 6, 8, 12, 16}
+                                           : std::vector<int64_t>{0, 1, 1, 2, 3, 4, 5, 7, 8, 13, 16, 17};
     std::vector<int64_t> sizes(Random(0, most));
     for (int64_t& size : sizes) size = all[Random(Random(0, 4) == 0 ? 0 : 1, std::ssize(all) - 1)];
     return sizes;
   }
   static constexpr DotTypes kAllF32 = {ElementType::kF32, ElementType::kF32, ElementType::kF32};
-  LibraryOp RandomDot();
+  LibraryOp RandomDot(ElementType operands, ElementType result, bool fours = false);
 };
 
 constexpr ElementType kDotTypes[][2] = {
     {ElementType::kF32, ElementType::kF32},  {ElementType::kBF16, ElementType::kBF16},
     {ElementType::kBF16, ElementType::kF32}, {ElementType::kF16, ElementType::kF16},
-    {ElementType::kF16, ElementType::kF32},
+    {ElementType::kF16, ElementType::kF32},  {ElementType::kF64, ElementType::kF64},
 };
 
 // The dimensions of each operand are in random order, so that operands are transposed and batches are not outermost.
-LibraryOp CublasLtTest::RandomDot() {
+LibraryOp CublasLtTest::RandomDot(ElementType operands, ElementType result, bool fours) {
   constexpr int64_t kMaxProducts = 4000;  // xlad's own kernels are interpreted, so large dots are slow.
   std::vector<int64_t> batch, m, n, k;
   int64_t products = 0;
   do {
-    batch = RandomSizes(2), m = RandomSizes(2), n = RandomSizes(2), k = RandomSizes(2);
+    batch = RandomSizes(2, fours), m = RandomSizes(2, fours), n = RandomSizes(2, fours), k = RandomSizes(2, fours);
     products = 1;
     for (const auto* sizes : {&batch, &m, &n, &k}) {
       for (const int64_t size : *sizes) products *= size;
     }
   } while (products > kMaxProducts);
-  const auto& [operands, result] = kDotTypes[Random(0, std::ssize(kDotTypes) - 1)];
   LibraryOp op;
   DotOp& dot = *op.mutable_dot();
   const auto place = [&](const std::vector<int64_t>& free, bool is_lhs) {
@@ -92,13 +93,69 @@ LibraryOp CublasLtTest::RandomDot() {
 TEST_F(CublasLtTest, RandomDots) {
   int by_library = 0;
   for (int i = 0; i < 400; ++i) {
-    const LibraryOp op = RandomDot();
+    const auto& [operands, result] = kDotTypes[Random(0, std::ssize(kDotTypes) - 1)];
+    const LibraryOp op = RandomDot(operands, result);
     const int before = Counted("Products");
     Compare(op, op.dot());
     by_library += Counted("Products") > before;
   }
   EXPECT_GT(by_library, 100);
   EXPECT_LT(by_library, 400) << "xlad's own kernels compute some of them";
+}
+
+// The library computes products of s8 whose sizes and strides it supports, and xlad's own kernels compute the others.
+// The double refuses products that do not follow the library's rules.
+TEST_F(CublasLtTest, RandomDotsOfS8) {
+  int by_library = 0;
+  constexpr int kDots = 200;
+  for (int i = 0; i < kDots; ++i) {
+    const LibraryOp op = RandomDot(ElementType::kS8, ElementType::kS32, /*fours=*/true);
+    const int before = Counted("Products");
+    Compare(op, op.dot());
+    by_library += Counted("Products") > before;
+  }
+  EXPECT_GT(by_library, 5);
+  EXPECT_LT(by_library, kDots - 50);
+}
+
+TEST_F(CublasLtTest, FormsOfS8) {
+  struct Case {
+    DotDims dims;
+    int calls;
+  };
+  const Case cases[] = {
+      {{{5, 16}, {12, 16}, {5, 12}, {}, {1}, {1}}, 1},
+      {{{3, 5, 16}, {3, 12, 16}, {3, 5, 12}, {0}, {2}, {2}}, 1},
+      {{{2, 5, 3, 8}, {2, 4, 3, 8}, {2, 3, 5, 4}, {0, 2}, {3}, {3}}, 2},
+      {{{5, 16}, {16, 12}, {5, 12}, {}, {1}, {0}}, 0},  // A is not transposed.
+      {{{16, 5}, {12, 16}, {5, 12}, {}, {0}, {1}}, 0},  // B is transposed.
+      {{{5, 18}, {12, 18}, {5, 12}, {}, {1}, {1}}, 0},  // k is not a multiple of 4.
+      {{{5, 16}, {10, 16}, {5, 10}, {}, {1}, {1}}, 0},  // m is not a multiple of 4.
+      {{{5, 16, 2}, {12, 16}, {5, 2, 12}, {}, {1}, {1}}, 0},
+  };
+  for (const auto& [dims, calls] : cases) {
+    const LibraryOp op = MakeDot(dims, {ElementType::kS8, ElementType::kS8, ElementType::kS32});
+    const int before = Counted("Products");
+    Compare(op, op.dot());
+    EXPECT_EQ(Counted("Products"), before + calls) << op.ShortDebugString();
+  }
+}
+
+// Sums of f64 are not rounded to f32: 2^30 + 1 needs 31 bits.
+TEST_F(CublasLtTest, SumsOfF64) {
+  const LibraryOp op = MakeDot({{2}, {2}, {}, {}, {0}, {0}}, {ElementType::kF64, ElementType::kF64, ElementType::kF64});
+  const double lhs[] = {1 << 15, 1}, rhs[] = {1 << 15, 1};
+  const auto bytes = [](const double* values) {
+    const auto* const from = reinterpret_cast<const std::byte*>(values);
+    return std::vector<std::byte>(from, from + 2 * sizeof(double));
+  };
+  const auto device = *Make();
+  const int before = Counted("Products");
+  const std::vector<std::byte> found = RunOn(device.get(), op, {bytes(lhs), bytes(rhs)}, sizeof(double));
+  EXPECT_EQ(Counted("Products"), before + 1);
+  double sum = 0;
+  std::memcpy(&sum, found.data(), sizeof(sum));
+  EXPECT_EQ(sum, (1 << 30) + 1.0);
 }
 
 // The forms of matrix products in JAX's training steps. The library computes all of them.

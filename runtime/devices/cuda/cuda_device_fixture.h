@@ -68,8 +68,12 @@ class CudaLibraryOpTest : public CudaDeviceTest {
     for (int64_t i = 0; i < Count(shape); ++i) {
       const float value = static_cast<float>(static_cast<int>(random_() % 9) - 4);
       const uint16_t bf16 = tensor::EncodeBf16(value), f16 = std::bit_cast<uint16_t>(static_cast<_Float16>(value));
+      const auto f64 = static_cast<double>(value);
+      const auto s8 = static_cast<int8_t>(value);
       const void* const from = type == tensor::ElementType::kBF16  ? static_cast<const void*>(&bf16)
                                : type == tensor::ElementType::kF16 ? static_cast<const void*>(&f16)
+                               : type == tensor::ElementType::kF64 ? static_cast<const void*>(&f64)
+                               : type == tensor::ElementType::kS8  ? static_cast<const void*>(&s8)
                                                                    : static_cast<const void*>(&value);
       std::memcpy(bytes.data() + i * tensor::ByteWidth(type), from, tensor::ByteWidth(type));
     }

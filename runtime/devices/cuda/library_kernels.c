@@ -1,6 +1,6 @@
-/* Matrix products and convolutions on a GPU, compiled to PTX by the build. Sums are computed in f32 in a fixed order of
- * the elements, so that results do not depend on the GPU. Only the results of tensor cores do: they depend on how the
- * GPU adds the 16 products of an instruction. */
+/* Matrix products and convolutions on a GPU, compiled to PTX by the build. Sums are computed in f32 (f64 and s32 for
+ * operands of f64 and s8) in a fixed order of the elements, so that results do not depend on the GPU. Only the results
+ * of tensor cores do: they depend on how the GPU adds the 16 products of an instruction. */
 #include "runtime/devices/cuda/library_kernels.h"
 
 #include "runtime/devices/cuda/kernel_mma.h"
@@ -30,8 +30,8 @@ enum { kDepth = 16, kSide = 16 }; /* The depth of a tile, and the threads along 
 
 /* A block of 16 x 16 threads computes a tile of `TILE` x `TILE` elements, and each thread computes TILE/16 x TILE/16 of
  * them. Slices of both operands are in shared memory. */
-#define DOT(name, TILE)                                                                                          \
-  static SHARED float name##_lhs[kDepth * (TILE + 1)], name##_rhs[kDepth * (TILE + 1)];                          \
+#define DOT(name, TILE, Number, LOAD, STORE)                                                                     \
+  static SHARED Number name##_lhs[kDepth * (TILE + 1)], name##_rhs[kDepth * (TILE + 1)];                         \
   KERNEL void name(const struct XladDotProblem* problem, const void* lhs, const void* rhs, void* result) {       \
     enum { kEach = TILE / kSide, kLoads = TILE * kDepth / (kSide * kSide) };                                     \
     const int thread = Thread(), x = thread % kSide, y = thread / kSide;                                         \
@@ -40,7 +40,7 @@ enum { kDepth = 16, kSide = 16 }; /* The depth of a tile, and the threads along 
     block /= problem->column_tiles;                                                                              \
     const int64_t first_m = block % problem->row_tiles * TILE;                                                   \
     const struct Offsets batch = OffsetsOf(problem->loops[0], block / problem->row_tiles);                       \
-    float sums[kEach][kEach];                                                                                    \
+    Number sums[kEach][kEach];                                                                                   \
     UNROLL for (int i = 0; i < kEach; ++i) { UNROLL for (int j = 0; j < kEach; ++j) sums[i][j] = 0; }            \
     for (int64_t first_k = 0; first_k < problem->k; first_k += kDepth) {                                         \
       UNROLL for (int i = 0; i < kLoads; ++i) {                                                                  \
@@ -49,11 +49,11 @@ enum { kDepth = 16, kSide = 16 }; /* The depth of a tile, and the threads along 
         const struct Offsets of_k = OffsetsOf(problem->loops[3], k);                                             \
         name##_lhs[depth * (TILE + 1) + side] =                                                                  \
             m < problem->m && k < problem->k                                                                     \
-                ? Load(lhs, batch.lhs + OffsetsOf(problem->loops[1], m).lhs + of_k.lhs, problem->lhs_element)    \
+                ? LOAD(lhs, batch.lhs + OffsetsOf(problem->loops[1], m).lhs + of_k.lhs, problem->lhs_element)    \
                 : 0;                                                                                             \
         name##_rhs[depth * (TILE + 1) + side] =                                                                  \
             n < problem->n && k < problem->k                                                                     \
-                ? Load(rhs, batch.rhs + OffsetsOf(problem->loops[2], n).rhs + of_k.rhs, problem->rhs_element)    \
+                ? LOAD(rhs, batch.rhs + OffsetsOf(problem->loops[2], n).rhs + of_k.rhs, problem->rhs_element)    \
                 : 0;                                                                                             \
       }                                                                                                          \
       Barrier();                                                                                                 \
@@ -73,14 +73,37 @@ enum { kDepth = 16, kSide = 16 }; /* The depth of a tile, and the threads along 
       UNROLL for (int j = 0; j < kEach; ++j) {                                                                   \
         const int64_t n = first_n + x + j * kSide;                                                               \
         if (m >= problem->m || n >= problem->n) continue;                                                        \
-        Store(result, batch.result + of_m + OffsetsOf(problem->loops[2], n).result, problem->result_element,     \
+        STORE(result, batch.result + of_m + OffsetsOf(problem->loops[2], n).result, problem->result_element,     \
               sums[i][j]);                                                                                       \
       }                                                                                                          \
     }                                                                                                            \
   }
 
-DOT(xlad_dot_small, XLAD_DOT_SMALL_TILE)
-DOT(xlad_dot_large, XLAD_DOT_LARGE_TILE)
+/* Elements of f64 and s8, whose sums are in f64 and s32. */
+INLINE double LoadF64(const void* array, int64_t index, int element) {
+  (void)element;
+  return ((const double*)array)[index];
+}
+INLINE void StoreF64(void* array, int64_t index, int element, double value) {
+  (void)element;
+  ((double*)array)[index] = value;
+}
+INLINE uint32_t LoadS8(const void* array, int64_t index, int element) {
+  (void)element;
+  return (uint32_t)(int32_t)((const int8_t*)array)[index];
+}
+/* Sums of s32 wrap around, so they are computed as u32. */
+INLINE void StoreS32(void* array, int64_t index, int element, uint32_t value) {
+  (void)element;
+  ((uint32_t*)array)[index] = value;
+}
+
+DOT(xlad_dot_small, XLAD_DOT_SMALL_TILE, float, Load, Store)
+DOT(xlad_dot_large, XLAD_DOT_LARGE_TILE, float, Load, Store)
+DOT(xlad_dot_f64_small, XLAD_DOT_SMALL_TILE, double, LoadF64, StoreF64)
+DOT(xlad_dot_f64_large, XLAD_DOT_LARGE_TILE, double, LoadF64, StoreF64)
+DOT(xlad_dot_s8_small, XLAD_DOT_SMALL_TILE, uint32_t, LoadS8, StoreS32)
+DOT(xlad_dot_s8_large, XLAD_DOT_LARGE_TILE, uint32_t, LoadS8, StoreS32)
 
 /* Products of bf16 and f16 by tensor cores. A block of 256 threads computes a tile of `tile` x `tile` elements, where
  * `tile` is 64 or 128; its 8 warps compute 2 x 4 parts of it. Slices of both operands, kSlice deep, are in shared

@@ -8,6 +8,7 @@
 #include "base/kernel_abi.h"
 #include "base/rounding.h"
 #include "runtime/devices/cpu/dot_shape.h"
+#include "runtime/devices/cpu/plain_dot.h"
 #include "runtime/devices/cuda/library_kernels.h"
 #include "tensor/element_type.h"
 #include "tensor/wire.h"
@@ -53,6 +54,13 @@ std::optional<Elements> ElementsOf(const Product& product) {
   return Elements{*lhs, *rhs, *result};
 }
 
+// The same for a dot, for which the kernels also support two other combinations of types.
+std::optional<Elements> ElementsOfDot(const DotOp& dot) {
+  if (!HasPlainTypes(dot)) return ElementsOf(dot);
+  if (TypeOf(dot.lhs()) == ElementType::kF64) return Elements{XLAD_F64, XLAD_F64, XLAD_F64};
+  return Elements{XLAD_S8, XLAD_S8, XLAD_S32};
+}
+
 // Fills the loops of one group, outermost first. Returns false if there are too many.
 bool FillLoops(const std::vector<DotLoop>& from, XladDotLoop* to) {
   if (from.size() > XLAD_DOT_LOOPS) return false;
@@ -80,11 +88,14 @@ struct DotKernel {
 };
 DotKernel KernelOf(const XladDotProblem& problem) {
   const int64_t smaller = std::min(problem.m, problem.n);
+  const auto without_mma = [&](const char* small, const char* large) {
+    return smaller < XLAD_DOT_LARGE_TILE ? DotKernel{small, XLAD_DOT_SMALL_TILE}
+                                         : DotKernel{large, XLAD_DOT_LARGE_TILE};
+  };
+  if (problem.lhs_element == XLAD_F64) return without_mma("xlad_dot_f64_small", "xlad_dot_f64_large");
+  if (problem.lhs_element == XLAD_S8) return without_mma("xlad_dot_s8_small", "xlad_dot_s8_large");
   const bool are_narrow = problem.lhs_element == problem.rhs_element && problem.lhs_element != XLAD_F32;
-  if (!are_narrow || smaller < kMinMmaSide) {
-    if (smaller < XLAD_DOT_LARGE_TILE) return {"xlad_dot_small", XLAD_DOT_SMALL_TILE};
-    return {"xlad_dot_large", XLAD_DOT_LARGE_TILE};
-  }
+  if (!are_narrow || smaller < kMinMmaSide) return without_mma("xlad_dot_small", "xlad_dot_large");
   const auto tiles = [](int64_t size) { return CeilDiv(size, int64_t{XLAD_DOT_LARGE_MMA_TILE}); };
   const bool is_large =
       smaller >= XLAD_DOT_LARGE_MMA_TILE && problem.batch * tiles(problem.m) * tiles(problem.n) >= kWantedDotBlocks;
@@ -210,7 +221,7 @@ absl::Status LibraryOps::PlanDot(const DotOp& dot, Op* op) {
       return absl::OkStatus();
     }
   }
-  const std::optional<Elements> elements = ElementsOf(dot);
+  const std::optional<Elements> elements = ElementsOfDot(dot);
   XLAD_ASSIGN_OR_RETURN(DotShape shape, ReadDotShape(dot));
   shape.Merge();
   XladDotProblem problem = {};

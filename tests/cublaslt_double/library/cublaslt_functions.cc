@@ -63,11 +63,36 @@ LtStatus SetValue(T* target, const void* value, size_t size) {
   return kLtSuccess;
 }
 
+// A number of a scale type: float, double or int32_t.
+struct Scale {
+  std::byte bytes[8] = {};
+};
+Scale ReadScale(const void* number, int scale_type) {
+  Scale scale;
+  std::memcpy(scale.bytes, number, scale_type == kLtF64 ? 8 : 4);
+  return scale;
+}
+bool IsZero(const Scale& scale, int scale_type) {
+  double number = 0;
+  if (scale_type == kLtF64) {
+    std::memcpy(&number, scale.bytes, sizeof(number));
+  } else if (scale_type == kLtF32) {
+    float single;
+    std::memcpy(&single, scale.bytes, sizeof(single));
+    number = static_cast<double>(single);
+  } else {
+    int32_t integer;
+    std::memcpy(&integer, scale.bytes, sizeof(integer));
+    number = integer;
+  }
+  return number == 0;
+}
+
 // A product that the thread of the stream computes.
 struct Product {
   Problem problem;
   LtAlgorithm algorithm;
-  float alpha = 1;
+  Scale alpha;
   cublaslt_double::Addresses at = {};
 };
 
@@ -81,9 +106,9 @@ Result RunProduct(void* argument) {
   if (a == nullptr || b == nullptr || d == nullptr || (workspace == nullptr && workspace_bytes > 0)) {
     return kIllegalAddress;
   }
-  cublaslt_double::Multiply(problem, algorithm, alpha,
+  cublaslt_double::Multiply(problem, algorithm, alpha.bytes,
                             {static_cast<std::byte*>(a), static_cast<std::byte*>(b), static_cast<std::byte*>(d),
-                             static_cast<float*>(workspace)});
+                             static_cast<std::byte*>(workspace)});
   return kSuccess;
 }
 
@@ -178,12 +203,13 @@ LtStatus cublasLtMatmul(XLAD_CUBLASLT_MATMUL_PARAMETERS) {
   XLAD_ENTER_LT(cublasLtMatmul);
   if (handle == nullptr) return kLtNotInitialized;
   if (alpha == nullptr || beta == nullptr || algorithm == nullptr || stream == nullptr) return kLtInvalidValue;
-  if (*static_cast<const float*>(beta) != 0) return kLtNotSupported;
+  const int scale_type = desc->operation.scale_type;
+  if (!IsZero(ReadScale(beta, scale_type), scale_type)) return kLtNotSupported;
   const auto address = [](const void* pointer) { return reinterpret_cast<uint64_t>(pointer); };
   Product product;
   product.problem = {desc->operation, a_layout->layout, b_layout->layout, c_layout->layout, d_layout->layout};
   product.algorithm = *algorithm;
-  product.alpha = *static_cast<const float*>(alpha);
+  product.alpha = ReadScale(alpha, scale_type);
   product.at = {address(a), address(b), address(c), address(d), address(workspace)};
   if (const LtStatus checked = CheckProblem(product.problem); checked != kLtSuccess) return checked;
   const LtStatus checked = CheckCall(product.problem, *algorithm, product.at, workspace_bytes);
