@@ -441,10 +441,6 @@ TEST_P(ExampleCompiles, ToCode) {
   request.set_partitioned_module(*bytes);
   auto result = CompileWithListings(request, {}, false);
   ASSERT_TRUE(result.ok()) << result.status();
-  if (std::getenv("XLAD_DUMP") != nullptr) {
-    std::cout << StepsText(result->executable) << TimesText(result->times) << result->executable.object_code().size()
-              << " bytes of code\n";
-  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ExampleCompiles,

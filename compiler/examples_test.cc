@@ -7,7 +7,6 @@
 
 #include "base/file_system.h"
 #include "base/hash.h"
-#include "compiler/report.h"
 #include "compiler/testing/random_program.h"
 #include "compiler/testing/run_steps.h"
 #include "hlo/analysis/leaves.h"
@@ -57,11 +56,6 @@ void CompareWithEvaluator(const Module& module, CompileRequest request, const st
   if (const char* dump = std::getenv("XLAD_DUMP")) request.set_dump_directory(JoinPath(dump, name));
   auto compiled = CompileToSteps(module.Clone(), request, {.verify = true});
   ASSERT_TRUE(compiled.ok()) << compiled.status();
-  if (std::getenv("XLAD_DUMP") != nullptr) {
-    std::cout << TimesText(compiled->times) << "arena " << compiled->assignment.arena_bytes << " peak "
-              << compiled->assignment.peak_bytes << " steps " << compiled->steps.steps.size() << " kernels "
-              << compiled->steps.kernels.size() << " collectives " << compiled->steps.collectives.size() << "\n";
-  }
   std::vector<std::vector<hlo::Literal>> literals;
   for (const auto& device : inputs) {
     literals.emplace_back();

@@ -2,7 +2,6 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "base/clock.h"
 #include "compiler/buffers/rematerialize.h"
 #include "tensor/wire.h"
 
@@ -140,20 +139,6 @@ std::string RematerializationText(const Executable& executable) {
   if (changes.fuses_all_attention()) {
     text += "; all attention is fused, so results may differ in the last bits from those without the limit";
   }
-  return text;
-}
-
-std::string TimesText(const std::vector<PassTime>& times) {
-  std::string text;
-  int64_t total_ns = 0;
-  const auto append = [&](int64_t ns, absl::string_view name) {
-    absl::StrAppendFormat(&text, "%10.3f ms  %s\n", static_cast<double>(ns) / kNsPerMs, name);
-  };
-  for (const PassTime& time : times) {
-    append(time.ns, time.pass);
-    total_ns += time.ns;
-  }
-  append(total_ns, "all");
   return text;
 }
 

@@ -14,7 +14,5 @@ std::string BuffersText(const Executable& executable);
 // What the memory limit has changed: the bytes with and without it, and the number and cost of repeated steps. Empty if
 // the program is the same as without a limit.
 std::string RematerializationText(const Executable& executable);
-// The times of the passes, one pass per line, and their sum.
-std::string TimesText(const std::vector<PassTime>& times);
 
 }  // namespace xlad::compiler

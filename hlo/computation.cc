@@ -177,20 +177,4 @@ void Computation::SetOrder(absl::Span<Instruction* const> order) {
   Reorder(position, &instructions_);
 }
 
-void Computation::KeepParameters(absl::Span<const int64_t> kept) {
-  std::vector<Instruction*> parameters;
-  Set gone(parameters_.begin(), parameters_.end());
-  for (const int64_t old : kept) {
-    Instruction* const parameter = parameters_[old];
-    XLAD_CHECK(gone.erase(parameter) == 1) << "parameter " << old << " kept twice";
-    parameter->set_number(std::ssize(parameters));
-    parameters.push_back(parameter);
-  }
-  for (const Instruction* const parameter : gone) {
-    XLAD_CHECK(parameter->users().empty() && parameter != root_) << parameter->name() << " is still in use";
-  }
-  parameters_ = std::move(parameters);
-  Erase(gone);
-}
-
 }  // namespace xlad::hlo

@@ -168,9 +168,6 @@ class Computation {
   void SortTopologically();
   // Reorders the instructions. `order` must list each instruction once, operands before users (XLAD_CHECK).
   void SetOrder(absl::Span<Instruction* const> order);
-  // Keeps only some parameters and renumbers them: parameter number `kept[i]` becomes number i. The removed parameters
-  // must not have users.
-  void KeepParameters(absl::Span<const int64_t> kept);
 
   Shape ProgramResult() const { return root_->shape(); }
   bool is_fusion() const { return is_fusion_; }

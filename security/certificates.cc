@@ -11,7 +11,6 @@
 
 #include <memory>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "security/openssl_deleter.h"
@@ -165,14 +164,6 @@ absl::StatusOr<KeyPair> AuthorityIn(const std::string& folder, const Clock& cloc
   XLAD_RETURN_IF_ERROR(WritePrivateFile(key, authority.key));
   XLAD_RETURN_IF_ERROR(WritePrivateFile(certificate, authority.certificate));
   return authority;
-}
-
-absl::StatusOr<std::string> Fingerprint(const std::string& certificate) {
-  XLAD_ASSIGN_OR_RETURN(const Certificate parsed, ParseCertificate(certificate));
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned int size = 0;
-  if (X509_digest(parsed.get(), EVP_sha256(), digest, &size) != 1) return LibraryError("cannot hash a certificate");
-  return absl::BytesToHexString({reinterpret_cast<const char*>(digest), size});
 }
 
 }  // namespace xlad::security

@@ -32,7 +32,4 @@ absl::StatusOr<KeyPair> IssueServer(const KeyPair& authority, const std::vector<
 // authority in both files (mode 0600). The folder is created if it does not exist, and its mode is set to 0700.
 absl::StatusOr<KeyPair> AuthorityIn(const std::string& folder, const Clock& clock);
 
-// SHA-256 of the DER form of a certificate, as hexadecimal digits, for display and comparison.
-absl::StatusOr<std::string> Fingerprint(const std::string& certificate);
-
 }  // namespace xlad::security

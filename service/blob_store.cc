@@ -315,11 +315,6 @@ bool BlobStore::Verify(const std::string& digest) const {
   return reader.ok() && ReadAll(**reader).ok();
 }
 
-absl::StatusOr<int64_t> BlobStore::Size(const std::string& digest) const {
-  XLAD_RETURN_IF_ERROR(Files::CheckName(digest));
-  return store_->files().Size(store_->PathOf(digest));
-}
-
 absl::StatusOr<std::shared_ptr<RangeReader>> BlobStore::OpenBlob(const std::string& digest) const {
   return store_->Open(digest);
 }

@@ -42,7 +42,6 @@ class BlobStore {
   // Whether the blob exists and is undamaged. Reads all of it. The call counts as a use of the blob, because a client
   // that asks does not upload the blob again.
   bool Verify(const std::string& digest) const;
-  absl::StatusOr<int64_t> Size(const std::string& digest) const;
 
   // Opens a blob for reading any range of it. NotFound if the blob does not exist. The reader verifies what it reads
   // and returns DataLoss if the blob is damaged.

@@ -26,7 +26,6 @@ TEST(BlobStore, RoundTripsAndLists) {
     EXPECT_EQ(digests.back(), Sha256Hex(bytes));
     EXPECT_TRUE(store.Has(digests.back()) && store.Verify(digests.back()));
     EXPECT_EQ(*store.Get(digests.back()), bytes);
-    EXPECT_EQ(*store.Size(digests.back()), size);
   }
   std::sort(digests.begin(), digests.end());
   EXPECT_EQ(*store.List(), digests);

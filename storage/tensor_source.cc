@@ -52,7 +52,6 @@ class Region {
     run_bytes_ = elements * width_;
   }
 
-  int64_t run_bytes() const { return run_bytes_; }
   int64_t bytes() const { return region_.elements() * width_; }
   // The range of the piece's bytes from the first to the last byte of the region.
   int64_t begin() const { return PositionIn(from_, region_.lo) * width_; }

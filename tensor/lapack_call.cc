@@ -14,6 +14,19 @@
 namespace xlad::tensor {
 namespace {
 
+// A routine and the signature of its calls. `signature` has one word per operand, then ">", then one word per result. A
+// word has one letter per dimension, without the batch dimensions, or is "-" if the array has only these.
+//   letters: equal letters mean equal sizes. After a word with m and n, "k" is min(m, n). After a word with n, "p" is
+//            max(n - 1, 0).
+//   suffix:  ":r" means the real type of a complex call, ":c" the complex type of a real call, and ":i" s32.
+// Example: for m = 3, n = 4 and the batch dimension B, "mn > mn k:i -:i" has the operand f32[B,3,4] and the results
+// f32[B,3,4], s32[B,3] and s32[B].
+struct LapackRoutine {
+  absl::string_view name;  // The name without the letter of the type: "getrf".
+  absl::string_view signature;
+  absl::string_view complex_signature;  // The signature for complex matrices if it differs, otherwise empty.
+};
+
 constexpr LapackRoutine kRoutines[] = {
     {"potrf", "nn > nn -:i", ""},
     {"getrf", "mn > mn k:i -:i", ""},
@@ -96,8 +109,6 @@ class SignatureCheck {
 };
 
 }  // namespace
-
-absl::Span<const LapackRoutine> LapackRoutines() { return kRoutines; }
 
 std::optional<LapackCall> ParseLapackTarget(absl::string_view target) {
   if (!absl::ConsumePrefix(&target, "lapack_") || !absl::ConsumeSuffix(&target, "_ffi") || target.size() < 2) {

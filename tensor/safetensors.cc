@@ -216,13 +216,6 @@ absl::StatusOr<NamedArrays> ParseSafetensors(absl::string_view bytes) {
   return arrays;
 }
 
-absl::string_view HeaderOfSafetensors(absl::string_view bytes) {
-  uint64_t length = 0;
-  if (bytes.size() < sizeof length) return bytes;
-  std::memcpy(&length, bytes.data(), sizeof length);
-  return bytes.substr(0, sizeof length + length);
-}
-
 absl::Status CheckSafetensorsName(const std::string& name) {
   if (name == kMetadata) {
     return absl::InvalidArgumentError(

@@ -36,10 +36,6 @@ std::string SerializeSafetensors(const NamedArrays& arrays);
 std::string SafetensorsHeader(const std::vector<std::pair<std::string, Shape>>& tensors,
                               const std::map<std::string, std::string>& metadata = {});
 
-// The part of a file that SafetensorsHeader returns: the length of the header and the header. It is not checked.
-// Returns all bytes if there are fewer.
-absl::string_view HeaderOfSafetensors(absl::string_view bytes);
-
 // Returns InvalidArgument if a file cannot have a tensor of this name: "__metadata__", which is the key of the
 // metadata, or bytes that are not UTF-8. Two names that differ only in such bytes would be written as one.
 absl::Status CheckSafetensorsName(const std::string& name);

@@ -45,7 +45,6 @@ inline constexpr int kMatrixUnits = 64;  // The largest number of matrix units o
 
 // kExtended: transcendental functions and divisions. kCross: moves between lanes, and transposes. kMisc: DMA.
 enum class LloSlot { kScalar, kVector, kExtended, kCross, kLoad, kStore, kPush, kPop, kMisc };
-inline constexpr int kSlotCount = 9;
 
 enum class LloOp : uint8_t {
 #define XLAD_LLO(Id, name, slot, dst, sources, has_imm, latency) k##Id,

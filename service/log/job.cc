@@ -291,7 +291,6 @@ StartPoint StartOf(const Job& job) {
 void Apply(const JobEvent& event, Job* job) {
   const JobState before = job->state;
   ApplyByKind(event, job);
-  job->last_sequence = event.sequence();
   if (event.has_submitted() || job->state != before) job->since_unix_ns = event.unix_ns();
 }
 

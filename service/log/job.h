@@ -42,7 +42,6 @@ struct Job {
   std::string reason;  // Why the job is in its state; may be empty.
   int64_t submitted_unix_ns = 0;
   int64_t since_unix_ns = 0;  // When the job entered its state.
-  int64_t last_sequence = 0;  // The sequence number of its latest event that was read from the log.
 
   std::string executable_digest;  // Empty until the program is built for `mesh`.
   // The executables for the other kinds of device, if the job runs on several kinds.

@@ -105,13 +105,6 @@ tensor::Box BoxOf(absl::Span<const int64_t> dims, const Mesh& mesh, const Tensor
   return box;
 }
 
-bool IsEven(absl::Span<const int64_t> dims, const TensorSharding& sharding) {
-  for (size_t d = 0; d < dims.size(); ++d) {
-    if (dims[d] % ShardCount(sharding.dims[d].axes) != 0) return false;
-  }
-  return true;
-}
-
 std::string ToString(const Mesh& mesh, const TensorSharding& sharding) {
   std::string text = absl::StrCat("[",
                                   absl::StrJoin(sharding.dims, ", ",

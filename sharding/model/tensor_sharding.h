@@ -56,8 +56,6 @@ struct TensorSharding {
 Dims LocalDims(absl::Span<const int64_t> dims, const TensorSharding& sharding);
 // The global indices that `device` holds, without padding.
 tensor::Box BoxOf(absl::Span<const int64_t> dims, const Mesh& mesh, const TensorSharding& sharding, int64_t device);
-// Whether the shards of every dimension are equal in size, so that there is no padding.
-bool IsEven(absl::Span<const int64_t> dims, const TensorSharding& sharding);
 
 // Shardy's text: `[{"dp"}, {"tp", ?}], replicated={"x"}, unreduced=max{"y"}`. The last two parts are omitted if empty.
 std::string ToString(const Mesh& mesh, const TensorSharding& sharding);

@@ -192,10 +192,6 @@ std::vector<Interval> Merged(std::vector<Interval> intervals) {
   return out;
 }
 
-std::string RefuseUnless(bool condition, absl::string_view expected) {
-  return condition ? std::string() : std::string(expected);
-}
-
 std::string RefuseKinds(const CollectiveSpec& spec, std::initializer_list<CollectiveKind> kinds) {
   if (std::find(kinds.begin(), kinds.end(), spec.kind) != kinds.end()) return "";
   return absl::StrJoin(kinds, " or ",

@@ -38,11 +38,6 @@ inline bool IsPowerOfTwo(int n) { return (n & (n - 1)) == 0; }
 inline Region InputRegion(Interval at) { return {ScheduleBuffer::kInput, at.begin, at.size()}; }
 inline Region OutputRegion(Interval at) { return {ScheduleBuffer::kOutput, at.begin, at.size()}; }
 inline Region ScratchRegion(Interval at) { return {ScheduleBuffer::kScratch, at.begin, at.size()}; }
-// Returns the same region in the memory of a peer.
-inline Region OnRank(Region region, int rank) {
-  region.rank = rank;
-  return region;
-}
 
 // The ranks in the order of the plan: position p has the rank order[p]. If the spec has a root, position 0 has the
 // root.
@@ -160,8 +155,7 @@ int64_t LargestPart(const CollectiveSpec& spec);
 // Returns the intervals in order, without empty ones. Adjacent intervals are merged.
 std::vector<Interval> Merged(std::vector<Interval> intervals);
 
-// Checks that many algorithms share. They return what the algorithm expects, or "" if the spec is accepted.
-std::string RefuseUnless(bool condition, absl::string_view expected);
+// A check that many algorithms share. It returns what the algorithm expects, or "" if the spec has one of the kinds.
 std::string RefuseKinds(const CollectiveSpec& spec, std::initializer_list<CollectiveKind> kinds);
 
 }  // namespace xlad::collectives

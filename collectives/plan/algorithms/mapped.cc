@@ -200,7 +200,6 @@ class Builder {
     const int64_t unit = (part_ + chunks - 1) / chunks;
     return (unit + align_ - 1) / align_ * align_;
   }
-  int64_t part() const { return part_; }
   int64_t align() const { return align_; }
 
  private:
