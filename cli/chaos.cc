@@ -22,6 +22,7 @@
 #include "base/file_system.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "base/rounding.h"
 #include "cli/command.h"
 #include "cli/fault_proxy.h"
 #include "cli/flag_checks.h"
@@ -129,7 +130,7 @@ class ChaosCluster {
 
   absl::Status StartWorker(int64_t w) {
     const std::string name = absl::StrCat("w", w);
-    const int64_t devices = (DevicesOfMesh() + options_.workers - 1) / options_.workers;
+    const int64_t devices = CeilDiv(DevicesOfMesh(), options_.workers);
     XLAD_ASSIGN_OR_RETURN(workers_[w],
                           ChildProcess::Start({kOwnProgram, "worker", "--coordinator", proxies_[w]->Address(),
                                                "--id", name, "--devices", absl::StrCat(devices)},

@@ -14,6 +14,7 @@
 #include "base/json_text.h"
 #include "base/memory_limit.h"
 #include "base/random.h"
+#include "base/rounding.h"
 #include "cli/comm.h"
 #include "cli/flag_checks.h"
 #include "collectives/plan/algorithm.h"
@@ -87,8 +88,8 @@ absl::StatusOr<CollectiveSpec> SpecOf(const ScheduleOptions& options) {
   if (options.canonical) spec.mode = collectives::ReductionMode::kCanonical;
   const int64_t n = std::max(options.ranks, 1);
   int64_t count = options.bytes > 0 ? std::max<int64_t>(1, options.bytes / 4) : n * 64;
-  if (InputHasParts(spec.kind)) count = (count + n - 1) / n * n;
-  if (spec.kind == CollectiveKind::kAllGather || spec.kind == CollectiveKind::kGather) count = (count + n - 1) / n;
+  if (InputHasParts(spec.kind)) count = RoundUp(count, n);
+  if (spec.kind == CollectiveKind::kAllGather || spec.kind == CollectiveKind::kGather) count = CeilDiv(count, n);
   if (spec.kind == CollectiveKind::kBarrier) count = 0;
   spec.counts = {count};
   if (spec.kind == CollectiveKind::kCollectivePermute || spec.kind == CollectiveKind::kSendRecv) {

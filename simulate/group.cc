@@ -7,6 +7,7 @@
 #include <set>
 
 #include "absl/strings/str_join.h"
+#include "base/rounding.h"
 #include "collectives/plan/grid.h"
 #include "collectives/plan/simulate.h"
 
@@ -35,7 +36,7 @@ CollectiveSpec SpecOf(const GroupCollective& collective, int64_t units) {
   spec.type = tensor::ElementType::kU8;
   if (Reduces(spec.kind)) spec.reduction = collectives::Reduction::kSum;
   const int64_t whole = spec.ranks * units;
-  const int64_t part = (collective.bytes + whole - 1) / whole * units;
+  const int64_t part = CeilDiv(collective.bytes, whole) * units;
   spec.counts = {spec.kind == CollectiveKind::kAllGather   ? part
                  : spec.kind == CollectiveKind::kBroadcast ? collective.bytes
                                                            : part * spec.ranks};
@@ -184,7 +185,7 @@ std::vector<GroupCollective> PhasesOf(const GroupCollective& collective) {
   const GroupShape inside = Inside(collective.shape);
   if (inside.size() == collective.shape.size() || inside.empty()) return {collective};
   const GroupShape across = {collective.shape.back()};
-  const int64_t bytes = collective.bytes, part = (bytes + RanksOf(inside) - 1) / RanksOf(inside);
+  const int64_t bytes = collective.bytes, part = CeilDiv(bytes, RanksOf(inside));
   switch (collective.kind) {
     case CollectiveKind::kAllReduce:
       return {{CollectiveKind::kReduceScatter, bytes, inside},

@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/hash.h"
+#include "base/rounding.h"
 #include "storage/uri.h"
 
 namespace xlad::storage {
@@ -35,7 +36,7 @@ class VerifyingReader final : public RangeReader {
       return absl::DataLossError(absl::StrCat(name_, " ends at byte ", sums_.bytes, ", expected at least ", end));
     }
     const int64_t first = offset / sums_.block_bytes * sums_.block_bytes;
-    const int64_t last = std::min(sums_.bytes, (end + sums_.block_bytes - 1) / sums_.block_bytes * sums_.block_bytes);
+    const int64_t last = std::min(sums_.bytes, RoundUp(end, sums_.block_bytes));
     if (first == offset && last == end) {
       XLAD_RETURN_IF_ERROR(reader_->Read(offset, out));
       return Verify(first, out);

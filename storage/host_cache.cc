@@ -21,6 +21,7 @@
 #include "base/file_descriptor.h"
 #include "base/file_system.h"
 #include "base/hash.h"
+#include "base/rounding.h"
 
 namespace xlad::storage {
 namespace {
@@ -158,8 +159,8 @@ class HostCache::Entry {
   }
   void SetHeader(const Header& header) {
     header_ = header;
-    const int64_t blocks = (header.bytes + kCacheBlockBytes - 1) / kCacheBlockBytes;
-    data_begin_ = (SumOffset(blocks) + kPageBytes - 1) / kPageBytes * kPageBytes;
+    const int64_t blocks = CeilDiv(header.bytes, kCacheBlockBytes);
+    data_begin_ = RoundUp(SumOffset(blocks), kPageBytes);
   }
   bool ReadHeader(int64_t bytes) {
     Header header;

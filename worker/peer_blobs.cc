@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/network.h"
+#include "base/rounding.h"
 #include "collectives/exec/transports/frame.h"
 #include "security/secure_connection.h"
 #include "storage/block_sums.h"
@@ -264,7 +265,7 @@ absl::Status PeerBlobs::Read(const std::string& peer, const PeerBlobRequest& req
   if (address == peers_.addresses.end() || peer == self()) {
     return absl::InvalidArgumentError(absl::StrCat("the attempt has no other worker ", peer));
   }
-  if (std::ssize(sums) != (std::ssize(out) + kBlockBytes - 1) / kBlockBytes) {
+  if (std::ssize(sums) != CeilDiv(std::ssize(out), kBlockBytes)) {
     return absl::InvalidArgumentError(
         absl::StrCat("found ", sums.size(), " checksums for ", out.size(), " bytes, expected one for each block"));
   }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/containers.h"
+#include "base/rounding.h"
 #include "compiler/kernel/kernel_schedule.h"
 
 namespace xlad::compiler {
@@ -21,7 +22,7 @@ class Chooser {
     ChooseLoops();
     const int64_t rows = kernel_.Extent(rows_);
     for (const int d : rows_) schedule_.bind.push_back(kernel_.dims[d].name);
-    if (!rows_.empty()) schedule_.tile = std::max<int64_t>(1, (rows + wanted_tiles - 1) / wanted_tiles);
+    if (!rows_.empty()) schedule_.tile = std::max<int64_t>(1, CeilDiv(rows, wanted_tiles));
     ChooseGroups();
     ChooseStages();
     return std::move(schedule_);

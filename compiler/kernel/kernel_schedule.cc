@@ -4,6 +4,7 @@
 #include <map>
 
 #include "absl/strings/str_join.h"
+#include "base/rounding.h"
 
 namespace xlad::compiler {
 namespace {
@@ -67,7 +68,7 @@ class Scheduler {
         continue;
       }
       const int64_t factor = std::min(found->second, dim.size);
-      result_.loops.push_back({absl::StrCat(dim.name, ".o"), d, (dim.size + factor - 1) / factor, factor, -1});
+      result_.loops.push_back({absl::StrCat(dim.name, ".o"), d, CeilDiv(dim.size, factor), factor, -1});
       result_.loops.push_back({absl::StrCat(dim.name, ".i"), d, factor, 1, -1});
       factors.erase(found);
     }
@@ -220,7 +221,7 @@ class Scheduler {
                                         " does not share these loops with the next statement"));
       }
     }
-    result_.tiles = (iterations + schedule().tile - 1) / schedule().tile;
+    result_.tiles = CeilDiv(iterations, schedule().tile);
     return absl::OkStatus();
   }
 

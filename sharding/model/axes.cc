@@ -1,4 +1,5 @@
 #include "sharding/model/axes.h"
+#include "base/rounding.h"
 
 #include <algorithm>
 
@@ -150,6 +151,6 @@ hlo::ReplicaGroups ReplicaGroupsOver(const Mesh& mesh, const AxisList& axes) {
   return groups;
 }
 
-int64_t ShardSize(int64_t size, int64_t shards) { return (size + shards - 1) / shards; }
+int64_t ShardSize(int64_t size, int64_t shards) { return CeilDiv(size, shards); }
 
 }  // namespace xlad::sharding

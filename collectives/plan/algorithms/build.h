@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/rounding.h"
 #include "collectives/plan/algorithm.h"
 
 namespace xlad::collectives {
@@ -145,8 +146,7 @@ inline int64_t NumUnits(const CollectivePlan& plan) { return int64_t{plan.chunks
 // Returns `count`, the number of elements of the collective, rounded up to a multiple of `parts` times the number of
 // units of the plan. The formulas are exact if the result is `count`.
 inline int64_t EvenElements(const CollectivePlan& plan, int64_t count, int64_t parts) {
-  const int64_t unit = parts * NumUnits(plan);
-  return (count + unit - 1) / unit * unit;
+  return RoundUp(count, parts * NumUnits(plan));
 }
 
 // Returns the number of elements of the largest part of a spec whose kind has n parts.

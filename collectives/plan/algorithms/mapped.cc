@@ -197,8 +197,7 @@ class Builder {
   // Returns the number of parts of the input that are copied through a slot.
   int64_t PartsInSlot() const { return InputHasParts(spec_.kind) ? n_ : 1; }
   int64_t UnitSize(int64_t chunks) const {
-    const int64_t unit = (part_ + chunks - 1) / chunks;
-    return (unit + align_ - 1) / align_ * align_;
+    return RoundUp(CeilDiv(part_, chunks), align_);
   }
   int64_t align() const { return align_; }
 

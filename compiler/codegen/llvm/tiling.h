@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "base/rounding.h"
 #include "compiler/codegen/llvm/elements.h"
 
 namespace xlad::compiler {
@@ -22,7 +23,7 @@ struct Tiling {
   int64_t width = 1;  // At most `span`.
   int64_t row = 1;    // Divides `span` and `width`: every tile consists of whole rows of this many positions.
 
-  int64_t tiles() const { return positions / span * ((span + width - 1) / width); }
+  int64_t tiles() const { return positions / span * CeilDiv(span, width); }
 };
 
 // These functions choose about `tiles` tiles. TileLinear divides positions that one loop visits. TileRows divides the
