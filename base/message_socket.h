@@ -29,6 +29,7 @@ class MessageSocket {
   };
   static constexpr size_t kMaxMessageBytes = size_t{1} << 30;
 
+  // Returns two connected sockets. ResourceExhausted if the system cannot create them.
   static absl::StatusOr<std::pair<MessageSocket, MessageSocket>> MakePair();
   // Takes ownership of the socket.
   explicit MessageSocket(FileDescriptor fd) : fd_(std::move(fd)) {}

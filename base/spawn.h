@@ -14,6 +14,7 @@ namespace xlad {
 
 struct Pipe {
   FileDescriptor read_end, write_end;
+  // Makes a pipe whose ends are close-on-exec. ResourceExhausted if the system cannot create it.
   static absl::StatusOr<Pipe> Make();
 };
 

@@ -42,6 +42,8 @@ inline constexpr int64_t kRunTokenSeconds = 86'400;
 // Only one thread may use it.
 class LocalCluster {
  public:
+  // Starts the coordinator in this process and the workers as child processes. Does not wait until the workers have
+  // registered. Errors are those of CoordinatorDaemon::Start, and of starting processes and writing files.
   static absl::StatusOr<std::unique_ptr<LocalCluster>> Start(const LocalClusterOptions& options);
   // Kills the workers that are still running, and ends the coordinator.
   ~LocalCluster();

@@ -40,6 +40,7 @@ absl::StatusOr<std::optional<collectives::Launch>> LaunchOfRun(const HostsFlags&
 // hosts share. The object must exist until the process ends.
 class LaunchedRun {
  public:
+  // Opens the folder in which the processes meet. Errors are those of MeetingFolder::Open.
   static absl::StatusOr<std::unique_ptr<LaunchedRun>> Open(const collectives::Launch& launch, const HostsFlags& flags);
 
   int rank() const { return launch_.rank; }

@@ -31,6 +31,7 @@ namespace xlad::runtime {
 class SessionStore {
  public:
   virtual ~SessionStore() = default;
+  // Returns the contents of a blob, whose SHA-256 is `digest`.
   virtual absl::StatusOr<std::string> ReadBlob(const std::string& digest, collectives::AbortSignal* abort) = 0;
   // Reads a box of an array, row-major, without padding. `out` must have the size of the box.
   virtual absl::Status ReadArray(int64_t array, const tensor::Box& box, absl::Span<std::byte> out,

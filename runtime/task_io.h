@@ -22,6 +22,7 @@ namespace xlad::runtime {
 class TaskStore {
  public:
   virtual ~TaskStore() = default;
+  // Returns the contents of a blob, whose SHA-256 is `digest`.
   virtual absl::StatusOr<std::string> ReadBlob(const std::string& digest, collectives::AbortSignal* abort) = 0;
   // Opens the tensors that a URI names (storage/store.h). `abort` also ends reads of the source, and must outlive it.
   virtual absl::StatusOr<std::shared_ptr<storage::TensorSource>> OpenTensors(const std::string& uri,

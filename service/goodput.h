@@ -36,6 +36,7 @@ std::string TimeText(const std::vector<JobTime>& time);
 // Reads the inputs of TimeByCause from the log and caches the sums of the steps that it has read. Thread-safe.
 class GoodputMeter {
  public:
+  // Returns TimeByCause of a job up to the time `now_unix_ns`. Errors are those of reading the log.
   absl::StatusOr<std::vector<JobTime>> Measure(JobLog& log, const JobId& job, int64_t now_unix_ns);
 
  private:

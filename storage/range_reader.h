@@ -22,6 +22,8 @@ class RangeReader {
   virtual absl::Status Read(int64_t offset, absl::Span<std::byte> out) = 0;
 };
 
+// Opens a file. Its contents are not verified. Errors are those of FileSystem::Size and FileSystem::Open: NotFound if
+// there is no such file, InvalidArgument for a directory.
 absl::StatusOr<std::shared_ptr<RangeReader>> OpenFileReader(FileSystem& files, const std::string& path);
 
 // An object in memory.

@@ -22,6 +22,8 @@ class Store {
   // `files` must outlive the store. If `open_blob` is null, opening a blob returns Unimplemented.
   explicit Store(FileSystem& files, OpenBlob open_blob = nullptr) : files_(&files), open_blob_(std::move(open_blob)) {}
 
+  // Opens a file or blob. InvalidArgument if the URI is malformed. Other errors are those of OpenFileReader and of the
+  // OpenBlob function.
   absl::StatusOr<std::shared_ptr<RangeReader>> Open(const std::string& uri) const;
 
   // Opens the tensors of a safetensors file or blob, of a folder of safetensors files (in the order of their names; see

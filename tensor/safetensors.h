@@ -22,6 +22,7 @@ inline constexpr int64_t kMaxSafetensorsHeaderBytes = 100'000'000;
 
 using NamedArrays = std::map<std::string, Array>;
 
+// Returns the tensors of a file by name.
 absl::StatusOr<NamedArrays> ParseSafetensors(absl::string_view bytes);
 
 // Element types that the format does not have (s4, c128, f8e4m3fnuz, ...) are written as U8. Types of at most 8 bits

@@ -24,6 +24,7 @@
 
 namespace xlad::worker {
 
+// Converts the status of a call. The codes of gRPC and Abseil have the same numbers.
 inline absl::Status FromGrpc(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }

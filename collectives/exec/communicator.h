@@ -32,6 +32,7 @@ struct CollectiveLaunch {
 class Communicator {
  public:
   virtual ~Communicator() = default;
+  // Runs a collective. Returns when this device's part has finished.
   virtual absl::Status Launch(const CollectiveLaunch& launch) = 0;
   // Starts a collective, which may run while the caller computes, and returns a number for Wait. The default
   // implementation runs the collective before it returns. So do implementations for which another thread would not

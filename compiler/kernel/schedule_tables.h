@@ -44,6 +44,7 @@ class ScheduleTable {
 // The tables of a compile request. Immutable.
 class ScheduleTables {
  public:
+  // Parses the kernel schedules of the policy. Errors are those of ScheduleTable::Parse.
   static absl::StatusOr<ScheduleTables> Read(const CompilePolicy& policy);
 
   // `usual` is a kernel with the compiler's own schedule. Returns the kernel with the schedule that the tables have for

@@ -59,6 +59,7 @@ class HostGroup final : private WindowMemory, private GroupOwner {
   // Must be called before the first Run, when all members have called Make.
   void Start() { waiter_->Start(); }
 
+  // Makes a collective ready to run. `collective` must outlive the result. Errors are those of MakeGroupCommand.
   absl::StatusOr<std::unique_ptr<HostOperation>> Prepare(const Collective& collective, int spec_index) const;
   // Waits for other members only as far as the collective needs their data. An error ends the group. Unless the program
   // is a board or the error precedes the first operation, the message names the operation of the schedule.

@@ -18,6 +18,7 @@ struct HostAddress {
   std::string machine;  // The MachineName of the host; empty if no memory is shared with other processes.
   std::string process;  // Differs between all HostMemory objects on the machine.
   std::string arena;    // The name of the segment, or empty if the process has no arena.
+  // Returns the address as a text. Decode is the inverse, and returns DataLoss if the text is malformed.
   std::string Encode() const;
   static absl::StatusOr<HostAddress> Decode(absl::string_view text);
 };
