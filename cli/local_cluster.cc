@@ -33,7 +33,7 @@ std::string OwnLogIn(const std::string& folder) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClusterOptions& options) {
-  // Its workers do not stand for an index of a Job of Kubernetes, although this process may.
+  // In an indexed Job of Kubernetes, this variable is the index of this process, not of the cluster's workers.
   unsetenv("JOB_COMPLETION_INDEX");
   std::unique_ptr<LocalCluster> cluster(new LocalCluster());
   cluster->data_folder_ = options.data_folder;

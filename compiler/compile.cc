@@ -101,7 +101,7 @@ bool HasUncountedLoop(const Steps& steps) {
 // optimized and quickly compiled code may compute different ones.
 bool ObservesNans(const Module& module) {
   const auto observes = [](const Instruction& i) {
-    if (i.opcode() == Opcode::kTopk) return true;  // It uses the total order of floats.
+    if (i.opcode() == Opcode::kTopk) return true;  // topk uses the total order of floats.
     if (i.opcode() == Opcode::kCompare) {
       return i.attributes().comparison_type == hlo::ComparisonType::kFloatTotalOrder;
     }

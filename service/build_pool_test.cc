@@ -1,4 +1,4 @@
-// Builds in idle and in other processes, which run a script instead of xlad.
+// Builds in the idle process and in new processes. All processes run a script instead of xlad.
 #include "service/build_pool.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ TEST_F(BuildPoolTest, IdleProcessesGetTheLimitsOfTheirBuilds) {
   }
 }
 
-TEST_F(BuildPoolTest, TheSecondOfTwoBuildsAndNiceBuildsHaveOtherProcesses) {
+TEST_F(BuildPoolTest, TheSecondBuildAndNiceBuildsRunInNewProcesses) {
   const auto pool = MakePool("read request; echo $2", true, 1 << 30);
   pool->WaitForIdle();
   EXPECT_EQ(OutputOf(pool.get(), {.nice = 1}), "\n");

@@ -229,7 +229,7 @@ TEST_F(DamagedCheckpoint, ARestartBeginsThePauseAgain) {
   EXPECT_EQ(cluster_.JobOf(job).attempt, attempt + 1);
 }
 
-// The first failure of an attempt is another one. Only the findings are the evidence.
+// The first failure of each attempt is unrelated to the damage. Only the findings are the evidence.
 TEST_F(DamagedCheckpoint, TheEvidenceIsThatOfTheWorkersThatFoundIt) {
   const std::string job = cluster_.RunningJob();
   for (const int64_t step : {10, 20}) cluster_.CommitCheckpoint(job, step);

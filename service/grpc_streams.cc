@@ -208,7 +208,8 @@ class Followers::Stream final : public grpc::ServerGenericBidiReactor {
 
   void OnReadDone(bool ok) override {
     owner_->message_limits_->End(message_);
-    State reading = State::kReading;  // Or kGone, if the stream was canceled while the request was read.
+    // If the stream was canceled while the request was read, the state is kGone and stays unchanged.
+    State reading = State::kReading;
     state_.compare_exchange_strong(reading, ok ? State::kOpening : State::kGone);
     owner_->Wake(this);
   }

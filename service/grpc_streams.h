@@ -41,6 +41,7 @@ struct Update {
 class Follower {
  public:
   virtual ~Follower() = default;
+  // An error ends the stream with this status.
   virtual absl::StatusOr<Update> Next() = 0;
 };
 
@@ -69,7 +70,7 @@ class Followers {
   std::mutex mutex_;
   std::condition_variable woken_;
   std::set<Stream*> streams_;  // All open streams.
-  std::map<std::string, int> of_user_;  // Their numbers.
+  std::map<std::string, int> of_user_;  // The number of open streams of each user.
   std::set<Stream*> due_;      // Streams that will be asked for an update.
   std::vector<Stream*> done_;  // Streams that have ended; the thread deletes them.
   bool changed_ = false;

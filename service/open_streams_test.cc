@@ -122,7 +122,7 @@ TEST_F(OpenStreams, EndWhenTheirTokenExpires) {
 TEST_F(OpenStreams, AWorkerIdBelongsToTheUserOfItsToken) {
   const auto first = Attach(Token(Role::kWorker, "wendy"), "a", 7);
   EXPECT_EQ(first->answer.registered().refused(), "");
-  // Neither the incarnation nor a claim in the message helps.
+  // A worker of another user is refused, even with the right incarnation and the other user's name in the message.
   const auto thief = Attach(Token(Role::kWorker, "mallory"), "a", 7, "wendy");
   EXPECT_THAT(thief->answer.registered().refused(), HasSubstr("another user than the token of this worker (mallory)"));
   EXPECT_TRUE(IsServed(first->stream.get()));

@@ -19,7 +19,7 @@ inline constexpr int kMaxTensorNameBytes = 1024;  // The limit for names of para
 inline constexpr int kMaxPathBytes = 4096;        // The limit for paths and URIs.
 inline constexpr int kMaxMeshAxes = 16;
 inline constexpr int64_t kMaxMeshDevices = 1 << 20;
-inline constexpr int64_t kMaxSteps = int64_t{1} << 53;  // Also the limit for other counts, offsets and sizes.
+inline constexpr int64_t kMaxSteps = int64_t{1} << 53;  // The limit for steps and for other counts, offsets and sizes.
 inline constexpr int64_t kMaxUploadedArrayBytes = int64_t{64} << 30;
 
 absl::Status Validate(const JobSpec& spec);

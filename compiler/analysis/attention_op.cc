@@ -394,7 +394,7 @@ std::optional<AttentionOp> MakeAttentionOp(const Instruction& fusion) {
 }
 
 bool IsWide(const AttentionOp& op, const AttentionOp::Value& value, const std::vector<bool>& wide) {
-  const int column = op.batch_size() + op.rows_size();  // Its position in Operand.strides.
+  const int column = op.batch_size() + op.rows_size();  // The position of the column in Operand.strides.
   switch (value.opcode()) {
     case AttentionOp::PRODUCT:
       return true;

@@ -9,7 +9,7 @@ namespace xlad::compiler {
 
 // The kind of device that runs GPU code on the CPU (runtime/devices/gpu_sim).
 inline constexpr char kGpuSim[] = "gpu_sim";
-// The same, but the code reports every memory access.
+// Like kGpuSim, but the code reports every memory access.
 inline constexpr char kGpuSimChecked[] = "gpu_sim_checked";
 
 // Whether the device kind of the target is kGpuSim or kGpuSimChecked.

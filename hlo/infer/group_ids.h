@@ -5,8 +5,8 @@
 
 namespace xlad::hlo {
 
-// It follows from the opcode, channel_id and use_global_device_ids. kReplicaAllPartitions: a replica with all of its
-// partitions.
+// What an id denotes follows from the opcode, channel_id and use_global_device_ids. kReplicaAllPartitions is a replica
+// with all of its partitions.
 enum class GroupIds { kReplica, kPartition, kReplicaAllPartitions, kGlobal };
 GroupIds IdsOf(const Instruction& instruction);
 

@@ -234,7 +234,7 @@ Inferred InferPad(const Instruction& i) {
     using Wide = __int128;
     const Wide spread = x.dim(d) + Wide{std::max<int64_t>(x.dim(d) - 1, 0)} * pad.interior;
     const Wide size = spread + pad.low + pad.high;
-    // Also the size before negative padding removes elements: the array may be computed in two steps.
+    // The array may be computed in two steps, so the size before negative padding removes elements is limited, too.
     const Wide most = spread + std::max<int64_t>(pad.low, 0) + std::max<int64_t>(pad.high, 0);
     if (size < 0 || most > (Wide{1} << 62)) {
       return Violation("pad-size",

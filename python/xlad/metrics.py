@@ -56,7 +56,7 @@ def _parts(array: Any) -> list[Any]:
 
 class _Scalar(NamedTuple):
     name: str
-    at: tuple[int, ...]  # Its index in the array.
+    at: tuple[int, ...]  # The index of the scalar in the array.
     part: int
 
 

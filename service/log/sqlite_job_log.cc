@@ -218,7 +218,8 @@ class SqliteJobLog final : public JobLog {
     sqlite3_close(copy);
     if (status.ok()) status = SyncFile(path);
     std::error_code ignored;
-    if (!status.ok()) std::filesystem::remove(path, ignored);  // So that the disk is not full, and a retry can succeed.
+    // An incomplete copy is removed, so that it does not fill the disk and a retry can succeed.
+    if (!status.ok()) std::filesystem::remove(path, ignored);
     return Annotate(status, "back up");
   }
 

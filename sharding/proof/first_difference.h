@@ -11,7 +11,7 @@
 namespace xlad::sharding {
 
 struct Difference {
-  std::string instruction;  // Its name in the source program, and its source line: "dot.3 (dot) at model.py:12".
+  std::string instruction;  // The name and the source line: "dot.3 (dot) at model.py:12".
   std::vector<std::string> inside;  // Loops and branches around it, outermost first: "iteration 2 of while.7".
   int64_t device = 0;
   Dims index;                      // The element's index in the global array.

@@ -19,7 +19,7 @@ inline constexpr char kNcclEngine[] = "nccl";
 
 // What a device tells its peers while communicators form.
 struct Endpoint {
-  std::string machine;  // Its boot id, a space and its host name.
+  std::string machine;  // The boot id and the host name of the machine, separated by a space.
   std::string gpu;      // The PCI address of the GPU, or empty if the device cannot use NCCL.
   int version = 0;      // The version of NCCL.
   // Whether NCCL may connect machines, although its traffic is neither encrypted nor authenticated.

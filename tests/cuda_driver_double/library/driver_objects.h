@@ -65,7 +65,8 @@ Result Enqueue(StreamHandle stream, Operation operation);
 // wait for a stream or use events. Also for those that refer to memory of the host: a real driver captures them, but
 // xlad must not, because the memory is used again for something else.
 Result RefuseCapture(StreamHandle stream);
-// The same if the calling thread has begun a capture. For functions that a capture of mode kCaptureThreadLocal forbids.
+// Like RefuseCapture, if the calling thread has begun a capture. Called by functions that a capture of mode
+// kCaptureThreadLocal forbids.
 Result RefuseInCapture();
 // Sets the capture of the calling thread; null if it has none.
 void SetCaptureOfThread(StreamObject::Capture* capture);
