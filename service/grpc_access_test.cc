@@ -211,7 +211,7 @@ TEST_F(GrpcAccessTest, CallsThatDoNotExist) {
   }
 }
 
-TEST(GrpcChannel, ASessionOffLoopbackWithoutAnAuthorityIsReportedAsASession) {
+TEST(GrpcChannel, ASessionOnAnotherMachineWithoutAnAuthorityIsReportedAsASession) {
   const absl::Status status = MakeSessionChannel("192.0.2.1:7", "").status();
   EXPECT_TRUE(absl::IsInvalidArgument(status));
   EXPECT_THAT(std::string(status.message()), HasSubstr("found the first worker of a session at 192.0.2.1:7"));

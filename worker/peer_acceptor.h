@@ -41,7 +41,7 @@ class PeerAcceptor {
   using Take = std::function<void(FileDescriptor socket, const PeerHello& hello, const std::string& address)>;
 
   // Listens on HOST:PORT; the system chooses the port if it is 0. On loopback, connections of other users of this
-  // machine are closed. Off loopback, everyone can connect and send a hello; the attempts secure the connections
+  // machine are closed. On other addresses, everyone can connect and send a hello; the attempts secure the connections
   // (security/secure_connection.h). InvalidArgument for unknown hosts, AlreadyExists if the port is in use, Unavailable
   // for other errors of the system.
   static absl::StatusOr<std::unique_ptr<PeerAcceptor>> Listen(const std::string& address,

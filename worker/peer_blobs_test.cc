@@ -346,8 +346,8 @@ TEST_F(PeerBlobsTest, OnlyWorkersOfTheAttemptAreServed) {
       << "the end of the range overflows";
 }
 
-// Off loopback, connections are encrypted with the key of the attempt.
-TEST_F(PeerBlobsTest, OffLoopbackTheKeyOfTheAttemptIsNeeded) {
+// On addresses other than loopback, connections are encrypted with the key of the attempt.
+TEST_F(PeerBlobsTest, OnOtherAddressesThanLoopbackTheKeyOfTheAttemptIsNeeded) {
   Store();
   const absl::StatusOr<HostPort> at = ParseHostPort(listener_->Address());
   // Connections to 0.0.0.0 reach this machine, but the address does not count as loopback.

@@ -123,7 +123,7 @@ class JobMachine {
   std::vector<Peer> TakeFree(const FreeDevices::MayHave& may_have, const TakePeers& take);
   struct Devices {
     int64_t all = 0, free = 0;
-    int64_t unshared = 0;  // The free devices on workers that run jobs of other owners, which it may not have.
+    int64_t unshared = 0;  // The free devices on workers that run jobs of other owners, which the job may not have.
     int64_t reserved = 0;  // The other free devices on workers that an older job has reserved.
   };
   // How many devices a job may take from these parts, out of all devices and out of the free ones.

@@ -7,7 +7,7 @@ Without PATH the whole tree is checked. The exit code is 1 if anything was found
 What is checked: comments, string literals of two or more words, and Markdown outside code blocks. Text in backticks or
 double quotes inside these is an example or a quotation, and is not checked. The names of tests are checked as the words
 of which they consist, and the spelling of all names is checked. A comment that follows code on its line must not
-continue on the next line.
+continue on the next line. A line of Markdown has at most 120 columns, except in code blocks and tables.
 """
 
 import functools
@@ -118,6 +118,7 @@ RULES = [
     (r"\btaken note of\b|\btakes? note of\b", '"recorded"'),
     (r"\btold apart\b", '"distinguished by"'),
     (r"\b(?:a|one|two|several|no) words? too (?:many|few)\b", "plain words"),
+    (r"\boff loopback\b", '"on an address other than loopback"'),
     (r"\bdump_folder\b", '"dump_directory"'),
     (r"\bresp\.", '"respectively"'),
 ]
@@ -323,6 +324,21 @@ def continued_comments(source):
     return found
 
 
+MAX_COLUMNS = 120
+
+
+def overlong_lines(page):
+    """Returns (line, text) of the lines of a Markdown page that are too long. Code, tables and lines without a space at
+    which they could be broken may have any length."""
+    found = []
+    in_code = False
+    for number, line in enumerate(page.split("\n"), 1):
+        in_code ^= line.lstrip().startswith("```")
+        if len(line) > MAX_COLUMNS and not in_code and not line.startswith(("|", "    ")) and " " in line.strip():
+            found.append((number, line[MAX_COLUMNS - 20:]))
+    return found
+
+
 def texts_of(path):
     """Returns (line, kind, [(line, text)]) of everything in a file that is prose."""
     if path.suffix == ".py":
@@ -354,6 +370,8 @@ def check(path):
     if path.suffix in (".cc", ".h", ".def", ".c", ".proto"):
         problems += [(number, text, "a comment of several lines above its code")
                      for number, text in continued_comments(source)]
+    if path.suffix == ".md":
+        problems += [(number, text, f"at most {MAX_COLUMNS} columns") for number, text in overlong_lines(source)]
     for number, words in test_names(source):
         problems += [(number, found, advice) for _, found, advice in findings_in(words)]
     for number, line in enumerate(source.split("\n"), 1):

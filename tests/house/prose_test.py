@@ -67,6 +67,7 @@ The user in such a key; "" if there is none.
 Waits until all blocks are there.
 The job is there, and waits.
 Registers that the op has not are 0.
+Connections off loopback are encrypted.
 """.strip().split("\n")
 
 # Correct sentences that resemble the ones above; none may be flagged.
@@ -183,6 +184,11 @@ class ProseTest(unittest.TestCase):
         page = "# A title\n\nText that\ngoes on.\n\n```\nxlad run where none\n```\n| one cell | another |\n"
         self.assertEqual([" ".join(text for _, text in parts) for _, _, parts in prose.markdown_texts(page)],
                          ["A title", "Text that goes on.", "one cell", "another"])
+
+    def test_overlong_lines(self):
+        long = "word " * 25
+        page = f"{long}\n| {long} |\n```\n{long}\n```\n    {long}\n{'x' * 130}\nshort\n- {long}\n"
+        self.assertEqual([line for line, _ in prose.overlong_lines(page)], [1, 9])
 
     def test_tree(self):
         problems = [problem for path in prose.chosen_files([]) for problem in prose.check(path)]

@@ -10,7 +10,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-TEST(MessageGroup, AnAddressOffLoopbackNeedsAMeetingFolder) {
+TEST(MessageGroup, AnAddressOtherThanLoopbackNeedsAMeetingFolder) {
   MessageGroup::Options options;
   options.launch.ranks = 2;
   options.launch.key = "key";
