@@ -33,7 +33,7 @@ std::string KernelsText(const compiler::StepProgram& steps, bool schedules) {
   for (const compiler::KernelRequest& request : steps.kernels) {
     const compiler::ScheduledKernel* scheduled = request.kernel.get();
     if (scheduled == nullptr) {
-      absl::StrAppend(&text, "# ", request.symbol, ": ", request.root->name(), " has no kernel form\n\n");
+      absl::StrAppend(&text, "# ", request.symbol, ": the kernel of ", request.root->name(), " has no statements\n\n");
       continue;
     }
     const auto [first, fresh] = printed.emplace(KernelHash(scheduled->kernel), request.symbol);

@@ -169,7 +169,7 @@ absl::Status RunVerify(const std::string& path, const std::string& mesh, double 
                                                       tolerance));
   }
   std::printf(
-      "%zu results on %s agree with the unpartitioned program within rounding and a relative tolerance of %g\n",
+      "%zu results on mesh %s agree with the unpartitioned program within rounding and a relative tolerance of %g\n",
       results, result.partitioned.mesh.ToString().c_str(), tolerance);
   return absl::OkStatus();
 }

@@ -68,8 +68,8 @@ absl::Status Engine::Open() {
   }
   commit_ = std::make_unique<GroupCommit>(options_.coordinator,
                                           GroupCommit::Environment{&RealClock(), random_.get(), open_log});
-  // The log is locked while it is open. Nothing else in the folder is changed before, because another coordinator may
-  // be using the folder: its uploads that have not ended look like those of a coordinator that has.
+  // The log is locked while it is open. Nothing else in the folder is changed before the log is locked, because another
+  // coordinator may be using the folder. Its unfinished uploads look like those that an ended coordinator has left.
   XLAD_ASSIGN_OR_RETURN(const Actions actions, commit_->TryOpen("the coordinator started"));
   XLAD_RETURN_IF_ERROR(OpenStores());
   log_ = commit_->log();
