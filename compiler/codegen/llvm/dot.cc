@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/containers.h"
+#include "compiler/codegen/llvm/blocked_dot.h"
 #include "compiler/codegen/llvm/convert_ops.h"
 #include "compiler/codegen/llvm/element_rules.h"
 #include "compiler/codegen/llvm/kernel.h"
@@ -14,9 +15,6 @@ namespace {
 
 using hlo::Instruction;
 using tensor::Dims;
-
-// The type in which sums of a type are accumulated: f32 for small floats, otherwise the type itself.
-ElementType Accumulating(ElementType type) { return tensor::IsSmallFloat(type) ? ElementType::kF32 : type; }
 
 Dims ContractedSizes(const Instruction& dot) {
   Dims sizes;
@@ -49,6 +47,8 @@ bool HasColumns(const Instruction& dot) {
 
 }  // namespace
 
+ElementType SumTypeOf(ElementType type) { return tensor::IsSmallFloat(type) ? ElementType::kF32 : type; }
+
 llvm::Value* EmitProduct(Ir& ir, ElementType type, llvm::Value* x, llvm::Value* y) {
   if (tensor::IsComplex(type)) {
     IrBuilder& b = ir.b;
@@ -76,7 +76,7 @@ llvm::Value* EmitSum(Ir& ir, ElementType type, llvm::Value* x, llvm::Value* y) {
 llvm::Value* EmitFactor(Elements& elements, const Instruction& dot, int64_t operand, const Values& at) {
   const Instruction* factor = dot.operand(operand);
   llvm::Value* value = elements.Emit(factor, Index::Of(at));
-  return EmitConvert(elements.ir(), factor->shape().type(), Accumulating(dot.shape().type()), value);
+  return EmitConvert(elements.ir(), factor->shape().type(), SumTypeOf(dot.shape().type()), value);
 }
 
 DotIndices PlaceOfDot(const Instruction& dot, const Values& out, llvm::Value* group) {
@@ -123,6 +123,7 @@ Values EmitDotElement(Elements& elements, const Instruction& dot, const Index& i
 
 // The sums of several columns are computed at once, as vectors. Each sum has the same order as in the element rule.
 void EmitDot(KernelContext& kernel, const Instruction& dot) {
+  if (PrefersBlocks(kernel, dot)) return EmitBlockedDot(kernel, dot);
   if (kernel.has_threads() || !HasColumns(dot)) return EmitLoops(kernel);
   Ir& ir = kernel.ir();
   Elements& elements = kernel.elements();

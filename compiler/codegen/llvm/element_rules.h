@@ -32,6 +32,10 @@ WindowPosition PositionInBase(Ir& ir, const hlo::Window& window, const Values& o
 llvm::Value* IndexComponent(Elements& elements, const hlo::Instruction* indices, int64_t vector_dim,
                             const Values& batch, int64_t component);
 
+// The type in which a dot or convolution with elements of this type adds products: f32 for small floats, otherwise the
+// type itself.
+ElementType SumTypeOf(ElementType type);
+
 // x * y and x + y as in the sums of dots: small floats are computed as f32, and LLVM may change the order of sums of
 // real floats. For pred, they are `and` and `or`.
 llvm::Value* EmitProduct(Ir& ir, ElementType type, llvm::Value* x, llvm::Value* y);
@@ -57,5 +61,7 @@ llvm::Value* EmitContraction(Elements& elements, const hlo::Instruction& dot, co
 // The element at `index` of the result of a dot or ragged-dot.
 Values EmitDotElement(Elements& elements, const hlo::Instruction& dot, const Index& index);
 Values EmitRaggedDot(Elements& elements, const hlo::Instruction& dot, const Index& index);
+// The element at `index` of the result of a convolution.
+Values EmitConvolutionElement(Elements& elements, const hlo::Instruction& conv, const Index& index);
 
 }  // namespace xlad::compiler

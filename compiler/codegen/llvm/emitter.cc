@@ -240,10 +240,20 @@ bool CanEmitCalled(const Instruction& instruction, std::string* why_not) {
   return true;
 }
 
+bool HasKnownGroups(const Instruction& instruction, std::string* why_not) {
+  if (instruction.opcode() != Opcode::kRaggedDot) return true;
+  if (instruction.attributes().ragged_dims.size() == 1 && instruction.operand(2)->shape().ndim() == 1) return true;
+  return Refuse(instruction,
+                "found more or less than one ragged dimension, or group sizes that are not one-dimensional, expected "
+                "one ragged dimension and one dimension of group sizes",
+                why_not);
+}
+
 // Whether an instruction whose opcode has a kernel rule can be emitted. The instruction is a kernel by itself or the
 // root of a fusion.
 bool CanEmitRule(const Instruction& instruction, std::string* why_not) {
   if (!HasSupportedShapes(instruction)) return Refuse(instruction, kNotArrays, why_not);
+  if (!HasKnownGroups(instruction, why_not)) return false;
   if (instruction.opcode() == Opcode::kRngBitGenerator) {
     const std::string& algorithm = instruction.attributes().rng_algorithm;
     const ElementType type = instruction.shape().tuple()[1].type();
@@ -275,13 +285,7 @@ bool CanEmitElement(const Instruction& instruction, std::string* why_not) {
     default:
       break;
   }
-  if (instruction.opcode() == Opcode::kRaggedDot &&
-      (instruction.attributes().ragged_dims.size() != 1 || instruction.operand(2)->shape().ndim() != 1)) {
-    return Refuse(instruction,
-                  "found more or less than one ragged dimension, or group sizes that are not one-dimensional, expected "
-                  "one ragged dimension and one dimension of group sizes",
-                  why_not);
-  }
+  if (!HasKnownGroups(instruction, why_not)) return false;
   if (!HasScalarOp(instruction) && FindElementRule(instruction.opcode()) == nullptr &&
       instruction.opcode() != Opcode::kCall && instruction.opcode() != Opcode::kFusion) {
     if (!HasCode(instruction.opcode())) {

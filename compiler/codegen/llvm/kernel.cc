@@ -148,6 +148,8 @@ KernelRule FindKernelRule(Opcode opcode) {
       {Opcode::kScan, EmitScan},
       {Opcode::kTranspose, EmitTranspose},
       {Opcode::kDot, EmitDot},
+      {Opcode::kRaggedDot, EmitRaggedDotKernel},
+      {Opcode::kConvolution, EmitConvolution},
       {Opcode::kRngBitGenerator, EmitRngBitGenerator},
       {Opcode::kCholesky, EmitCholesky},
       {Opcode::kTriangularSolve, EmitTriangularSolve},

@@ -1,4 +1,4 @@
-// Element rules of reduce, reduce-window and convolution, which have an inner loop, and of map and gather.
+// Element rules of reduce and reduce-window, which have an inner loop, and of map and gather.
 
 #include <algorithm>
 #include <map>
@@ -65,54 +65,6 @@ Values ReduceWindow(Elements& elements, const Instruction& reduce, const Index& 
     });
   });
   return reducer.Round(ir, accumulators.Load());
-}
-
-// Computes one output element: a sum over the window and the input features of its group. This is slow, but supports
-// all dimension numbers.
-Values Convolution(Elements& elements, const Instruction& conv, const Index& index) {
-  Ir& ir = elements.ir();
-  const Instruction *input = conv.operand(0), *kernel = conv.operand(1);
-  const hlo::ConvolutionDimensions& n = *conv.attributes().convolution;
-  const hlo::Window& window = *conv.attributes().window;
-  const ElementType type = conv.shape().type();
-  const Values out = DimsOf(ir, index, conv.shape().dims());
-  const int64_t groups = conv.attributes().feature_group_count, batch_groups = conv.attributes().batch_group_count;
-  const int64_t out_features = kernel->shape().dim(n.kernel_output_feature);
-  const int64_t in_features = kernel->shape().dim(n.kernel_input_feature);
-  llvm::Value* feature = out[n.output_feature];
-  llvm::Value* first_feature = groups == 1 ? ir.I64(0) : ir.Mul(ir.Div(feature, out_features / groups), in_features);
-  const int64_t batch_size = input->shape().dim(n.input_batch) / batch_groups;
-  llvm::Value* batch = ir.Add(ir.Mul(ir.Div(feature, out_features / batch_groups), batch_size),
-                              out[n.output_batch]);
-  if (batch_groups == 1) batch = out[n.output_batch];
-  Values out_spatial;
-  for (const int64_t d : n.output_spatial) out_spatial.push_back(out[d]);
-  Dims loops, base;
-  for (const hlo::WindowDimension& d : window) loops.push_back(d.size);
-  for (const int64_t d : n.input_spatial) base.push_back(input->shape().dim(d));
-  loops.push_back(in_features);
-  Accumulators sum(&ir, {{type, {}}});
-  sum.Store({llvm::Constant::getNullValue(RegisterType(ir.context(), type))});
-  ir.LoopNest(loops, [&](const Values& inner) {
-    const WindowPosition position = PositionInBase(ir, window, out_spatial, inner, base);
-    ir.If(position.inside, [&] {
-      Values li(input->shape().ndim()), ri(static_cast<size_t>(kernel->shape().ndim()));
-      li[n.input_batch] = batch;
-      li[n.input_feature] = ir.Add(first_feature, inner.back());
-      ri[n.kernel_output_feature] = feature;
-      ri[n.kernel_input_feature] = inner.back();
-      for (size_t d = 0; d < window.size(); ++d) {
-        li[n.input_spatial[d]] = position.index[d];
-        llvm::Value* tap = inner[d];
-        if (window[d].window_reversal) tap = ir.b.CreateSub(ir.I64(window[d].size - 1), tap);
-        ri[n.kernel_spatial[d]] = tap;
-      }
-      llvm::Value* x = EmitFactor(elements, conv, 0, li);
-      llvm::Value* y = EmitFactor(elements, conv, 1, ri);
-      sum.Store({EmitSum(ir, type, sum.Load()[0], EmitProduct(ir, type, x, y))});
-    });
-  });
-  return {RoundTo(ir.b, type, sum.Load()[0])};
 }
 
 Values Map(Elements& elements, const Instruction& map, const Index& index) {
@@ -192,7 +144,7 @@ const std::map<Opcode, ElementRule>& LoopRules() {
       {Opcode::kReduce, Reduce},
       {Opcode::kReduceWindow, ReduceWindow},
       {Opcode::kDot, EmitDotElement},
-      {Opcode::kConvolution, Convolution},
+      {Opcode::kConvolution, EmitConvolutionElement},
       {Opcode::kMap, Map},
       {Opcode::kGather, Gather},
       {Opcode::kRaggedDot, EmitRaggedDot},

@@ -147,7 +147,9 @@ absl::Status EmitRows(ThreadKernelBuilder& builder, const KernelRequest& request
 // Whether the rule of an opcode divides its work among threads. With other rules, one thread computes a tile.
 bool HasThreads(KernelContext& kernel, const Instruction& root) {
   switch (root.opcode()) {
+    case Opcode::kConvolution:
     case Opcode::kDot:
+    case Opcode::kRaggedDot:
     case Opcode::kRngBitGenerator:
     case Opcode::kScan:
     case Opcode::kScatter:

@@ -1,0 +1,132 @@
+#include "compiler/codegen/llvm/blocked_dot.h"
+
+#include <algorithm>
+
+#include "base/containers.h"
+#include "compiler/codegen/llvm/convert_ops.h"
+#include "hlo/analysis/counts.h"
+#include "tensor/small_float.h"
+
+namespace xlad::compiler {
+
+using hlo::Instruction;
+using tensor::Dims;
+
+DotOperand::DotOperand(Elements* elements, const Instruction& dot, int64_t operand, Dims lines, int64_t stride)
+    : elements_(*elements),
+      dot_(dot),
+      operand_(operand),
+      array_(elements->ArrayOf(dot.operand(operand))),
+      stride_(stride) {
+  const hlo::DotDimensions& n = *dot.attributes().dot;
+  line_ = PositionsOf(lines);
+  depth_ = PositionsOf(operand == 0 ? n.lhs_contracting : n.rhs_contracting);
+}
+
+DotOperand::Positions DotOperand::PositionsOf(const Dims& dims) const {
+  const Dims& sizes = dot_.operand(operand_)->shape().dims();
+  const Dims strides = tensor::Strides(sizes);
+  Positions result{dims, tensor::Select(sizes, dims), {}, {}};
+  for (const int64_t d : dims) {
+    if (sizes[d] == 1) continue;
+    if (!result.merged_sizes.empty() && result.merged_strides.back() == strides[d] * sizes[d]) {
+      result.merged_sizes.back() *= sizes[d];
+      result.merged_strides.back() = strides[d];
+    } else {
+      result.merged_sizes.push_back(sizes[d]);
+      result.merged_strides.push_back(strides[d]);
+    }
+  }
+  return result;
+}
+
+ProductMatrix DotOperand::At(const Values& at, llvm::Value* first) const {
+  Ir& ir = elements_.ir();
+  ProductMatrix matrix;
+  matrix.place = [this, &ir, first](llvm::Value* line) { return ir.Add(first, ir.Mul(line, stride_)); };
+  if (array_ == nullptr) {
+    matrix.element = [this, at](llvm::Value* line, llvm::Value* depth) { return Compute(at, line, depth); };
+    return matrix;
+  }
+  const Dims strides = tensor::Strides(array_->shape.dims);
+  llvm::Value* fixed = ir.I64(0);
+  for (int64_t d = 0; d < std::ssize(at); ++d) {
+    if (Contains(line_.dims, d) || Contains(depth_.dims, d)) continue;
+    fixed = ir.Add(fixed, ir.Mul(at[d], strides[d]));
+  }
+  matrix.element = [this, &ir, fixed](llvm::Value* line, llvm::Value* depth) {
+    return Load(ir.Add(ir.Add(fixed, Offset(depth_, depth)), Offset(line_, line)));
+  };
+  return matrix;
+}
+
+llvm::Value* DotOperand::Offset(const Positions& positions, llvm::Value* linear) const {
+  Ir& ir = elements_.ir();
+  const Values at = DimsOf(ir, Index::OfLinear(linear), positions.merged_sizes);
+  llvm::Value* offset = ir.I64(0);
+  for (size_t i = 0; i < at.size(); ++i) offset = ir.Add(offset, ir.Mul(at[i], positions.merged_strides[i]));
+  return offset;
+}
+
+llvm::Value* DotOperand::Load(llvm::Value* offset) const {
+  Ir& ir = elements_.ir();
+  llvm::Value* value = LoadFrom(ir, *array_, Index::OfLinear(offset));
+  return EmitConvert(ir, array_->shape.type, SumTypeOf(dot_.shape().type()), value);
+}
+
+llvm::Value* DotOperand::Compute(Values at, llvm::Value* line, llvm::Value* depth) const {
+  for (const auto& [positions, linear] : {std::pair(&line_, line), std::pair(&depth_, depth)}) {
+    const Values dims = DimsOf(elements_.ir(), Index::OfLinear(linear), positions->sizes);
+    for (size_t i = 0; i < dims.size(); ++i) at[positions->dims[i]] = dims[i];
+  }
+  return EmitFactor(elements_, dot_, operand_, at);
+}
+
+Dims FreeDims(const Instruction& dot, int64_t operand) {
+  const hlo::DotDimensions& n = *dot.attributes().dot;
+  const Dims &batch = operand == 0 ? n.lhs_batch : n.rhs_batch;
+  const Dims &contracting = operand == 0 ? n.lhs_contracting : n.rhs_contracting;
+  Dims free;
+  for (int64_t d = 0; d < dot.operand(operand)->shape().ndim(); ++d) {
+    const bool is_group = operand == 1 && Contains(dot.attributes().group_dims, d);
+    if (!Contains(batch, d) && !Contains(contracting, d) && !is_group) free.push_back(d);
+  }
+  return free;
+}
+
+bool PrefersBlocks(const KernelContext& kernel, const Instruction& dot) {
+  // With fewer lines, packing takes longer than it saves, except for elements whose products or conversions are slow.
+  constexpr int64_t kMinLines = 8, kMinLinesOfSlow = 4, kMinDepth = 8;
+  if (kernel.vector_bytes() == 0 || kernel.has_threads() || dot.shape().elements() == 0) return false;
+  int64_t lines = dot.shape().elements();
+  for (const int64_t operand : {0, 1}) {
+    const Dims& sizes = dot.operand(operand)->shape().dims();
+    lines = std::min(lines, tensor::Product(tensor::Select(sizes, FreeDims(dot, operand))));
+  }
+  const ElementType type = dot.operand(0)->shape().type();
+  const bool is_slow = tensor::IsComplex(type) || tensor::IsSmallFloat(type);
+  return lines >= (is_slow ? kMinLinesOfSlow : kMinLines) && hlo::ContractedElements(dot) >= kMinDepth;
+}
+
+void EmitBlockedDot(KernelContext& kernel, const Instruction& dot) {
+  Ir& ir = kernel.ir();
+  const DotOperand rhs(&kernel.elements(), dot, 1, FreeDims(dot, 1), 1);
+  const DotOperand lhs(&kernel.elements(), dot, 0, FreeDims(dot, 0), rhs.lines());
+  BlockedProduct product(&kernel, dot,
+                         {lhs.lines(), rhs.lines(), static_cast<int64_t>(hlo::ContractedElements(dot))});
+  const size_t batch = dot.attributes().dot->lhs_batch.size();
+  const Dims& dims = dot.shape().dims();
+  Dims pieces(dims.begin(), dims.begin() + batch);
+  pieces.push_back(product.row_blocks());
+  pieces.push_back(product.column_blocks());
+  kernel.Divide(TileRows(pieces, kernel.wanted_tiles()));
+  ForPositions(ir, kernel.range(), pieces, [&](const Index& position) {
+    Values at = DimsOf(ir, position, pieces), out(dims.size(), ir.I64(0));
+    std::copy(at.begin(), at.begin() + batch, out.begin());
+    const DotIndices outer = PlaceOfDot(dot, out);
+    product.Emit({lhs.At(outer.lhs, LinearOf(ir, Index::Of(out), dims)), rhs.At(outer.rhs, ir.I64(0)),
+                  product.RowsOf(at[batch]), product.ColumnsOf(at[batch + 1])});
+  });
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,47 @@
+// Dots as products of matrices in blocks.
+#pragma once
+
+#include "compiler/codegen/llvm/blocked_product.h"
+
+namespace xlad::compiler {
+
+// An operand of a dot or ragged-dot as a matrix of lines and depth. The other dimensions have fixed indices.
+class DotOperand {
+ public:
+  // `lines` are dimensions of the operand. The contracting dimensions are the depth. `stride` is the distance of
+  // neighboring lines in the result.
+  DotOperand(Elements* elements, const hlo::Instruction& dot, int64_t operand, tensor::Dims lines, int64_t stride);
+
+  int64_t lines() const { return tensor::Product(line_.sizes); }
+  // The matrix at these indices of the other dimensions; other indices are ignored. `first` is the part of line 0
+  // of the position in the result (ProductMatrix::place). This object must outlive the matrix.
+  ProductMatrix At(const Values& at, llvm::Value* first) const;
+
+ private:
+  // Dimensions that one linear position covers. For operands in memory, adjacent dimensions are merged.
+  struct Positions {
+    tensor::Dims dims, sizes;
+    tensor::Dims merged_sizes, merged_strides;
+  };
+  Positions PositionsOf(const tensor::Dims& dims) const;
+  llvm::Value* Offset(const Positions& positions, llvm::Value* linear) const;
+  // The element at an offset of the array.
+  llvm::Value* Load(llvm::Value* offset) const;
+  llvm::Value* Compute(Values at, llvm::Value* line, llvm::Value* depth) const;
+
+  Elements& elements_;
+  const hlo::Instruction& dot_;
+  int64_t operand_;
+  const ArrayView* array_;  // Null if the operand is computed.
+  int64_t stride_;
+  Positions line_, depth_;
+};
+
+// The dimensions of an operand that are neither batch nor contracting nor group dimensions.
+tensor::Dims FreeDims(const hlo::Instruction& dot, int64_t operand);
+
+// Whether blocks are faster than sums of single elements or rows.
+bool PrefersBlocks(const KernelContext& kernel, const hlo::Instruction& dot);
+void EmitBlockedDot(KernelContext& kernel, const hlo::Instruction& dot);
+
+}  // namespace xlad::compiler

@@ -1,0 +1,349 @@
+#include "compiler/codegen/llvm/blocked_product.h"
+
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/DerivedTypes.h>
+#include <llvm/IR/Intrinsics.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "base/rounding.h"
+
+namespace xlad::compiler {
+namespace {
+
+using hlo::Instruction;
+
+// The sums of 8 rows and 2 vectors of columns are held in 16 registers, which is half of the registers of AVX-512.
+// Other targets have half as many registers.
+constexpr int64_t kRowsInRegisters = 8, kVectorsInRegisters = 2, kMinLanes = 4;
+// A chunk of a panel of columns should stay in the first-level cache while it is multiplied with all rows.
+constexpr int64_t kChunk = 64;
+constexpr int64_t kMaxRows = 128, kMinRows = 16;
+constexpr int64_t kBytesOfColumns = 512;  // The bytes of the sums of a row of a block.
+// Blocks have fewer rows if there would otherwise be fewer tiles.
+constexpr int64_t kEnoughTiles = 64;
+// A block is code of about this many loop bodies, so loops around it are not unrolled.
+constexpr int64_t kCopies = 64;
+
+bool FitsIn16Bits(ElementType type) {
+  return tensor::IsInteger(type) && tensor::BitWidth(type) <= (tensor::IsSigned(type) ? 16 : 15);
+}
+
+// Whether sums of products of s16 are exact: modulo 2^16, or because the operands have few bits.
+bool CanPair(const Instruction& product) {
+  const ElementType type = product.shape().type();
+  if (!tensor::IsInteger(type)) return false;
+  if (tensor::BitWidth(type) <= 16) return true;
+  return tensor::BitWidth(type) == 32 && FitsIn16Bits(product.operand(0)->shape().type()) &&
+         FitsIn16Bits(product.operand(1)->shape().type());
+}
+
+// The size of the fewest panels of at most `most` lines, if all have about the same size.
+int64_t EvenPanel(int64_t lines, int64_t most) { return CeilDiv(lines, CeilDiv(lines, most)); }
+
+// The sums of the products of neighboring s16 in two vectors. x86 has an instruction for this.
+llvm::Value* SumOfPairs(IrBuilder& b, llvm::Value* x, llvm::Value* y) {
+  const auto* const vector = llvm::cast<llvm::FixedVectorType>(x->getType());
+  llvm::Type* wide = vector->getWithNewType(b.getInt32Ty());
+  llvm::Value* products = b.CreateMul(b.CreateSExt(x, wide), b.CreateSExt(y, wide));
+  std::vector<int> even, odd;
+  for (int lane = 0; lane < static_cast<int>(vector->getNumElements()); lane += 2) {
+    even.push_back(lane);
+    odd.push_back(lane + 1);
+  }
+  return b.CreateAdd(b.CreateShuffleVector(products, even), b.CreateShuffleVector(products, odd));
+}
+
+}  // namespace
+
+llvm::Value* Smaller(Ir& ir, llvm::Value* x, llvm::Value* y) {
+  return ir.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x, y);
+}
+
+ProductArithmetic::ProductArithmetic(Ir& ir, const Instruction& product)
+    : factor(SumTypeOf(product.shape().type())) {
+  packed = sum = RegisterType(ir.context(), tensor::IsComplex(factor) ? tensor::RealPartOf(factor) : factor);
+  parts = tensor::IsComplex(factor) ? 2 : 1;
+  if (factor == ElementType::kPred) packed = sum = ir.b.getInt8Ty();
+  if (CanPair(product)) {
+    packed = ir.b.getInt16Ty();
+    sum = ir.b.getInt32Ty();
+    step = 2;
+  }
+  sum_bytes = static_cast<int64_t>(sum->getPrimitiveSizeInBits().getFixedValue() / 8);
+}
+
+BlockedProduct::BlockedProduct(KernelContext* kernel, const Instruction& product, const MatrixSizes& sizes)
+    : kernel_(*kernel), ir_(kernel->ir()), product_(product), arithmetic_(ir_, product) {
+  ChooseSizes(sizes);
+  for (Panels* panels : {&rows_, &columns_}) {
+    panels->memory = ir_.Slot(arithmetic_.packed, PanelElements(*panels) * (panels->block / panels->width));
+  }
+  sums_ = ir_.Slot(arithmetic_.sum, arithmetic_.parts * rows_.block * columns_.block);
+  // The stack frame is large. If kernels were inlined into a native program, the frames of all its dots would add up.
+  ir_.function()->addFnAttr(llvm::Attribute::NoInline);
+}
+
+void BlockedProduct::ChooseSizes(const MatrixSizes& sizes) {
+  const int64_t full_lanes = std::max<int64_t>(1, kernel_.vector_bytes() / arithmetic_.sum_bytes);
+  swapped_ = !sizes.has_groups && sizes.rhs_lines < full_lanes && sizes.lhs_lines > sizes.rhs_lines;
+  rows_.is_lhs = !swapped_;
+  columns_.is_lhs = swapped_;
+  const int64_t rows = rows_.lines = swapped_ ? sizes.rhs_lines : sizes.lhs_lines;
+  const int64_t columns = columns_.lines = swapped_ ? sizes.lhs_lines : sizes.rhs_lines;
+  const auto padded = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(columns, kMinLanes))));
+  lanes_ = std::min(full_lanes, padded);
+  columns_.width = lanes_ * (columns > lanes_ ? kVectorsInRegisters : 1);
+  columns_.block = std::min(RoundUp(kBytesOfColumns / arithmetic_.sum_bytes, columns_.width),
+                            RoundUp(columns, columns_.width));
+  const int64_t in_registers = kRowsInRegisters / arithmetic_.parts / (kernel_.vector_bytes() < 64 ? 2 : 1);
+  rows_.width = EvenPanel(rows, in_registers);
+  const int64_t outer = product_.shape().elements() / (rows * columns) * BlocksOf(columns_);
+  const int64_t enough = std::min(kernel_.wanted_tiles(), kEnoughTiles);
+  int64_t most = std::min(kMaxRows / arithmetic_.parts, rows);
+  while (most > kMinRows && outer * CeilDiv(rows, most) < enough) most /= 2;
+  rows_.block = RoundUp(EvenPanel(rows, most), rows_.width);
+  rows_.complete = !sizes.has_groups && rows % rows_.width == 0;
+  columns_.complete = columns % columns_.width == 0;
+  depth_ = sizes.depth;
+  chunk_ = RoundUp(depth_ <= kChunk * 3 / 2 ? std::max<int64_t>(depth_, 1) : kChunk, arithmetic_.step);
+}
+
+int64_t BlockedProduct::BlocksOf(const Panels& panels) const { return CeilDiv(panels.lines, panels.block); }
+
+LineRange BlockedProduct::LinesOf(const Panels& panels, llvm::Value* block) const {
+  llvm::Value* begin = ir_.Mul(block, panels.block);
+  llvm::Value* end = ir_.Add(begin, ir_.I64(panels.block));
+  return {begin, panels.lines % panels.block == 0 ? end : Smaller(ir_, end, ir_.I64(panels.lines))};
+}
+
+void BlockedProduct::Emit(const Block& block) {
+  ir_.CountCopies(kCopies);
+  llvm::Value* row_panels = PanelsIn(block, rows_);
+  llvm::Value* column_panels = PanelsIn(block, columns_);
+  // If there is exactly one chunk, the sums need not be cleared in memory.
+  const bool from_zero = block.depth == nullptr && depth_ > 0 && depth_ <= chunk_;
+  if (!from_zero) Clear(row_panels);
+  ForChunks(block, [&](const Chunk& chunk) {
+    Pack(block, columns_, chunk);
+    Pack(block, rows_, chunk);
+    ir_.RangeLoop(ir_.I64(0), column_panels, [&](llvm::Value* column_panel) {
+      ir_.RangeLoop(ir_.I64(0), row_panels,
+                    [&](llvm::Value* row_panel) { Multiply({row_panel, column_panel, chunk.steps, from_zero}); });
+    });
+  });
+  Write(block);
+}
+
+llvm::Value* BlockedProduct::PanelsIn(const Block& block, const Panels& panels) {
+  const LineRange& lines = LinesIn(block, panels);
+  llvm::Value* count = ir_.b.CreateSub(lines.end, lines.begin);
+  return ir_.Div(ir_.Add(count, ir_.I64(panels.width - 1)), panels.width);
+}
+
+void BlockedProduct::ForChunks(const Block& block, const std::function<void(const Chunk&)>& body) {
+  const int64_t step = arithmetic_.step;
+  const auto emit = [&](llvm::Value* begin, llvm::Value* end) {
+    llvm::Value* count = ir_.b.CreateSub(end, begin);
+    body({begin, end, ir_.Div(ir_.Add(count, ir_.I64(step - 1)), step)});
+  };
+  if (block.depth == nullptr) {
+    if (depth_ <= chunk_) {
+      if (depth_ > 0) emit(ir_.I64(0), ir_.I64(depth_));
+      return;
+    }
+    ir_.RangeLoop(ir_.I64(0), ir_.I64(CeilDiv(depth_, chunk_)), [&](llvm::Value* number) {
+      llvm::Value* begin = ir_.Mul(number, chunk_);
+      llvm::Value* end = ir_.Add(begin, ir_.I64(chunk_));
+      emit(begin, depth_ % chunk_ == 0 ? end : Smaller(ir_, end, ir_.I64(depth_)));
+    });
+    return;
+  }
+  llvm::Value* count = ir_.b.CreateSub(block.depth->end, block.depth->begin);
+  ir_.DynamicLoop(ir_.Div(ir_.Add(count, ir_.I64(chunk_ - 1)), chunk_), [&](llvm::Value* number) {
+    llvm::Value* begin = ir_.Add(block.depth->begin, ir_.Mul(number, chunk_));
+    emit(begin, Smaller(ir_, ir_.Add(begin, ir_.I64(chunk_)), block.depth->end));
+  });
+}
+
+void BlockedProduct::Pack(const Block& block, const Panels& panels, const Chunk& chunk) {
+  const LineRange& lines = LinesIn(block, panels);
+  ir_.RangeLoop(ir_.I64(0), PanelsIn(block, panels), [&](llvm::Value* panel) {
+    llvm::Value* first = ir_.Add(lines.begin, ir_.Mul(panel, panels.width));
+    llvm::Value* to =
+        ir_.Address(arithmetic_.packed, panels.memory, ir_.Mul(panel, PanelElements(panels)));
+    const auto pack = [&](llvm::Value* last) { PackPanel(block, panels, {to, first, last}, chunk); };
+    if (panels.complete) return pack(nullptr);
+    llvm::Value* is_complete = ir_.b.CreateICmpSLE(ir_.Add(first, ir_.I64(panels.width)), lines.end);
+    // The last lines of an incomplete panel are copies of its last line. Their products are not used.
+    ir_.If(is_complete, [&] { pack(nullptr); }, [&] { pack(ir_.b.CreateSub(lines.end, ir_.I64(1))); });
+  });
+}
+
+void BlockedProduct::PackPanel(const Block& block, const Panels& panels, const Panel& panel, const Chunk& chunk) {
+  const ProductMatrix& matrix = MatrixOf(block, panels);
+  const int64_t step = arithmetic_.step;
+  ir_.RangeLoop(ir_.I64(0), chunk.steps, [&](llvm::Value* number) {
+    Values depths, inside(static_cast<size_t>(step));
+    for (int64_t i = 0; i < step; ++i) {
+      depths.push_back(ir_.Add(chunk.begin, ir_.Add(ir_.Mul(number, step), ir_.I64(i))));
+    }
+    if (step == 2) {  // The last pair of an odd depth has one product.
+      inside[1] = ir_.b.CreateICmpSLT(depths[1], chunk.end);
+      depths[1] = ir_.b.CreateSelect(inside[1], depths[1], depths[0]);
+    }
+    llvm::Value* group = ir_.Mul(number, arithmetic_.parts * panels.width * step);
+    ir_.Loop(panels.width, [&](llvm::Value* lane) {
+      llvm::Value* line = ir_.Add(panel.first, lane);
+      if (panel.last != nullptr) line = Smaller(ir_, line, panel.last);
+      for (int64_t i = 0; i < step; ++i) {
+        llvm::Value* value = matrix.element(line, depths[i]);
+        llvm::Value* at = ir_.Add(group, ir_.Add(ir_.Mul(lane, step), ir_.I64(i)));
+        StorePacked(ir_.Address(arithmetic_.packed, panel.memory, at), panels.width, value, inside[i]);
+      }
+    });
+  });
+}
+
+void BlockedProduct::StorePacked(llvm::Value* to, int64_t width, llvm::Value* value, llvm::Value* inside) {
+  IrBuilder& b = ir_.b;
+  if (arithmetic_.parts == 2) {
+    b.CreateStore(Real(b, value), to);
+    b.CreateStore(Imag(b, value), ir_.Address(arithmetic_.packed, to, ir_.I64(width)));
+    return;
+  }
+  if (arithmetic_.factor == ElementType::kPred) value = b.CreateZExt(value, arithmetic_.packed);
+  if (arithmetic_.step == 2) {
+    value = tensor::IsSigned(arithmetic_.factor) ? b.CreateSExtOrTrunc(value, arithmetic_.packed)
+                                                 : b.CreateZExtOrTrunc(value, arithmetic_.packed);
+  }
+  if (inside != nullptr) value = b.CreateSelect(inside, value, llvm::Constant::getNullValue(arithmetic_.packed));
+  b.CreateStore(value, to);
+}
+
+llvm::Type* BlockedProduct::SumVector() const {
+  return llvm::FixedVectorType::get(arithmetic_.sum, static_cast<unsigned>(lanes_));
+}
+
+llvm::Align BlockedProduct::VectorAlign() const {
+  return llvm::Align(std::min<uint64_t>(64, static_cast<uint64_t>(lanes_ * arithmetic_.sum_bytes)));
+}
+
+llvm::Value* BlockedProduct::SumAddress(int64_t part, llvm::Value* row, llvm::Value* column) {
+  llvm::Value* at = ir_.Add(ir_.Mul(ir_.Add(row, ir_.I64(part * rows_.block)), columns_.block), column);
+  return ir_.Address(arithmetic_.sum, sums_, at);
+}
+
+void BlockedProduct::Clear(llvm::Value* row_panels) {
+  llvm::Value* zero = llvm::Constant::getNullValue(SumVector());
+  for (int64_t part = 0; part < arithmetic_.parts; ++part) {
+    ir_.RangeLoop(ir_.I64(0), ir_.Mul(row_panels, rows_.width), [&](llvm::Value* row) {
+      ir_.RangeLoop(ir_.I64(0), ir_.I64(columns_.block / lanes_), [&](llvm::Value* vector) {
+        ir_.b.CreateAlignedStore(zero, SumAddress(part, row, ir_.Mul(vector, lanes_)), VectorAlign());
+      });
+    });
+  }
+}
+
+void BlockedProduct::Multiply(const PanelPair& pair) {
+  const int64_t parts = arithmetic_.parts, step = arithmetic_.step, vectors = columns_.width / lanes_;
+  IrBuilder& b = ir_.b;
+  llvm::Type* packed = arithmetic_.packed;
+  llvm::Type* vector = SumVector();
+  llvm::Value* left = ir_.Address(packed, rows_.memory, ir_.Mul(pair.row_panel, PanelElements(rows_)));
+  llvm::Value* right = ir_.Address(packed, columns_.memory, ir_.Mul(pair.column_panel, PanelElements(columns_)));
+  Values sums, addresses;
+  for (int64_t row = 0; row < rows_.width; ++row) {
+    for (int64_t v = 0; v < vectors; ++v) {
+      for (int64_t part = 0; part < parts; ++part) {
+        sums.push_back(ir_.Slot(vector));
+        addresses.push_back(SumAddress(part, ir_.Add(ir_.Mul(pair.row_panel, rows_.width), ir_.I64(row)),
+                                       ir_.Add(ir_.Mul(pair.column_panel, columns_.width), ir_.I64(v * lanes_))));
+        llvm::Value* before = pair.from_zero ? static_cast<llvm::Value*>(llvm::Constant::getNullValue(vector))
+                                             : b.CreateAlignedLoad(vector, addresses.back(), VectorAlign());
+        b.CreateStore(before, sums.back());
+      }
+    }
+  }
+  llvm::Type* packed_vector = llvm::FixedVectorType::get(packed, static_cast<unsigned>(lanes_ * step));
+  ir_.RangeLoop(ir_.I64(0), pair.steps, [&](llvm::Value* number) {
+    Values factors;
+    for (int64_t i = 0; i < parts * vectors; ++i) {
+      const int64_t at = (i % parts * columns_.width + i / parts * lanes_) * step;
+      llvm::Value* from = ir_.Add(ir_.Mul(number, parts * columns_.width * step), ir_.I64(at));
+      factors.push_back(b.CreateAlignedLoad(packed_vector, ir_.Address(packed, right, from), VectorAlign()));
+    }
+    for (int64_t row = 0; row < rows_.width; ++row) {
+      Values x;
+      for (int64_t part = 0; part < parts; ++part) {
+        const int64_t at = (part * rows_.width + row) * step;
+        llvm::Value* from = ir_.Add(ir_.Mul(number, parts * rows_.width * step), ir_.I64(at));
+        x.push_back(Repeated(ir_.Address(packed, left, from)));
+      }
+      for (int64_t v = 0; v < vectors; ++v) {
+        const size_t first = static_cast<size_t>((row * vectors + v) * parts), y = static_cast<size_t>(v * parts);
+        AddProducts({&sums[first], static_cast<size_t>(parts)}, x, {&factors[y], static_cast<size_t>(parts)});
+      }
+    }
+  });
+  for (size_t i = 0; i < sums.size(); ++i) {
+    b.CreateAlignedStore(b.CreateLoad(vector, sums[i]), addresses[i], VectorAlign());
+  }
+}
+
+// A vector of copies of the packed elements of one step.
+llvm::Value* BlockedProduct::Repeated(llvm::Value* address) {
+  IrBuilder& b = ir_.b;
+  if (arithmetic_.step == 1) {
+    return b.CreateVectorSplat(static_cast<unsigned>(lanes_), b.CreateLoad(arithmetic_.packed, address));
+  }
+  llvm::Value* pair = b.CreateAlignedLoad(b.getInt32Ty(), address, llvm::Align(2));
+  llvm::Value* pairs = b.CreateVectorSplat(static_cast<unsigned>(lanes_), pair);
+  return b.CreateBitCast(pairs, llvm::FixedVectorType::get(arithmetic_.packed, static_cast<unsigned>(2 * lanes_)));
+}
+
+// Adds the products of vectors of both operands to the sums. There is one of each for each part.
+void BlockedProduct::AddProducts(llvm::ArrayRef<llvm::Value*> sums, const Values& x, llvm::ArrayRef<llvm::Value*> y) {
+  IrBuilder& b = ir_.b;
+  llvm::Type* vector = SumVector();
+  const auto add = [&](size_t sum, llvm::Value* left, llvm::Value* right) {
+    llvm::Value* before = b.CreateLoad(vector, sums[sum]);
+    llvm::Value* after = nullptr;
+    if (tensor::IsInteger(arithmetic_.factor)) {
+      after = b.CreateAdd(before, arithmetic_.step == 2 ? SumOfPairs(b, left, right) : b.CreateMul(left, right));
+    } else if (arithmetic_.factor == ElementType::kPred) {
+      after = b.CreateOr(before, b.CreateAnd(left, right));
+    } else {
+      after = b.CreateIntrinsic(llvm::Intrinsic::fmuladd, {vector}, {left, right, before});
+    }
+    b.CreateStore(after, sums[sum]);
+  };
+  add(0, x[0], y[0]);
+  if (arithmetic_.parts == 1) return;
+  add(0, b.CreateFNeg(x[1]), y[1]);
+  // The first of these products has the real part of lhs.
+  add(1, x[swapped_ ? 1 : 0], y[swapped_ ? 0 : 1]);
+  add(1, x[swapped_ ? 0 : 1], y[swapped_ ? 1 : 0]);
+}
+
+void BlockedProduct::Write(const Block& block) {
+  IrBuilder& b = ir_.b;
+  const ElementType type = product_.shape().type();
+  const ProductMatrix &rows = MatrixOf(block, rows_), &columns = MatrixOf(block, columns_);
+  ir_.RangeLoop(ir_.I64(0), b.CreateSub(block.rows.end, block.rows.begin), [&](llvm::Value* row) {
+    llvm::Value* in_row = rows.place(ir_.Add(block.rows.begin, row));
+    ir_.RangeLoop(ir_.I64(0), b.CreateSub(block.columns.end, block.columns.begin), [&](llvm::Value* column) {
+      Values sums;
+      for (int64_t part = 0; part < arithmetic_.parts; ++part) {
+        sums.push_back(b.CreateLoad(arithmetic_.sum, SumAddress(part, row, column)));
+      }
+      llvm::Value* value = sums.size() == 2 ? MakeComplex(b, sums[0], sums[1]) : sums[0];
+      if (value->getType()->isIntegerTy()) value = b.CreateTrunc(value, RegisterType(ir_.context(), type));
+      llvm::Value* place = ir_.Add(in_row, columns.place(ir_.Add(block.columns.begin, column)));
+      StoreTo(ir_, kernel_.outputs()[0].array, Index::OfLinear(place), RoundTo(b, type, value));
+    });
+  });
+}
+
+}  // namespace xlad::compiler
