@@ -117,9 +117,13 @@ absl::StatusOr<Planned> Plan(std::unique_ptr<Module> module, const CompileReques
   PipelineOptions pipeline;
   pipeline.dump_directory = request.dump_directory();
   pipeline.verify = options.verify;
-  // A simulated chip computes the products of an attention as separate steps.
-  if (!request.target().chip().empty()) pipeline.without = {"fuse-attention"};
-  if (policy.op_by_op()) pipeline.without = {"combine-collectives", "fuse-attention", "fuse", "fuse-rows"};
+  // Only the library ops of CPUs read packed operands in place. A simulated chip computes the products of an attention
+  // as separate steps.
+  if (IsGpu(request.target())) pipeline.without = {"pack-loop-operands"};
+  if (!request.target().chip().empty()) pipeline.without = {"fuse-attention", "pack-loop-operands"};
+  if (policy.op_by_op()) {
+    pipeline.without = {"combine-collectives", "fuse-attention", "fuse", "fuse-rows", "pack-loop-operands"};
+  }
   XLAD_RETURN_IF_ERROR(RunPipeline(*result.module, planned.context, pipeline, &result.times));
   planned.context.attention_costs = nullptr;  // `costs` ends with this function.
   planned.has_attention = !costs.empty();

@@ -353,6 +353,29 @@ TEST(Dot, ComputesSmallDotsByItsOwnLoops) {
   EXPECT_FALSE(own({{256, 1024}, {1024, 1024}, {}, {}, {1}, {0}}, ElementType::kF32)) << "rhs is large";
 }
 
+// Operands of panels of 32 columns are read in place, whatever their size.
+TEST(Dot, ReadsPanelsInPlace) {
+  const std::unique_ptr<Random> random = SeededRandom(13);
+  for (const int64_t k : {1, 3, 16, 100, 257, 1100}) {
+    for (const int64_t panels : {2, 3, 8}) {
+      for (const int64_t m : {1, 2, 7, 12, 13, 33}) {
+        const Numbers rows = {{m, k}, {panels, k, 32}, {}, {}, {1}, {1}};
+        const Numbers columns = {{k, m}, {panels, k, 32}, {}, {}, {0}, {1}};
+        const Numbers batches = {{2, m, k}, {2, panels, k, 32}, {0}, {0}, {2}, {2}};
+        for (const Numbers& numbers : {rows, columns, batches}) {
+          const DotOp op = MakeOp(numbers, ElementType::kF32, ElementType::kF32, ElementType::kF32);
+          const auto dot = PrepareDot(op);
+          ASSERT_TRUE(dot.ok()) << dot.status();
+          const std::string how = (*dot)->Description();
+          if (k > 1) EXPECT_TRUE(how.rfind("xlad", 0) == 0 && how.find("packed") == std::string::npos) << how;
+          Check(numbers, ElementType::kF32, ElementType::kF32, ElementType::kF32);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
 // The number of threads of this process. A thread still counts for a moment after a join has returned.
 int Threads() {
   std::ifstream status("/proc/self/status");

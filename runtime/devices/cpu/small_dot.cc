@@ -69,6 +69,13 @@ bool IsOneLoop(const std::vector<DotLoop>& loops, int64_t DotLoop::* stride) {
   return true;
 }
 
+// Whether rhs consists of panels of kPanels columns, in each of which the rows are adjacent. The compiler packs operands
+// of loops like this (compiler/passes/pack_loop_operands.cc).
+bool HasPanels(const DotShape& shape) {
+  return shape.n.size() == 2 && shape.n[1].size == kPanels && shape.n[1].rhs == 1 && shape.k.size() == 1 &&
+         shape.k[0].rhs == kPanels;
+}
+
 // The first batch, row and column of a part of the product that one thread computes.
 struct SmallTile {
   int64_t batch, row, column;
@@ -91,6 +98,7 @@ class SmallDot final : public PreparedLibraryOp {
 
  private:
   DotGrid ChooseTiles(bool copies_lhs, bool copies_rhs) const;
+  void Multiply(TileProduct product) const;
   void MultiplyRows(const SmallTile& at, TileProduct product, const float* lhs, float* result, char* scratch) const;
   void PackLhs(const float* lhs, int64_t row, int64_t rows, float* to) const;
   void PackRhs(const float* rhs, int64_t column, int64_t columns, float* to) const;
@@ -103,6 +111,7 @@ class SmallDot final : public PreparedLibraryOp {
   std::vector<SmallTile> tiles_;
   std::vector<int64_t> batch_lhs_, batch_rhs_, m_lhs_, k_lhs_, k_rhs_, n_rhs_;
   bool lhs_by_columns_ = false;  // Whether a copy of lhs is column-major.
+  int64_t panel_stride_ = 0;     // If rhs has panels and is used in place: the distance from one to the next.
   int64_t lhs_bytes_ = 0, rhs_bytes_ = 0, result_bytes_ = 0;  // Per thread; 0 if the array is used in place.
 };
 
@@ -120,8 +129,10 @@ SmallDot::SmallDot(const DotShape& shape)
   lhs_by_columns_ = InnerStride(shape.m, &DotLoop::lhs) == 1 && InnerStride(shape.k, &DotLoop::lhs) != 1;
   const bool lhs_in_place = IsOneLoop(shape.m, &DotLoop::lhs) && IsOneLoop(shape.k, &DotLoop::lhs);
   const bool whole = n_ % kernels_.lanes == 0;
-  const bool rhs_in_place = whole && InnerStride(shape.n, &DotLoop::rhs) == 1 && IsOneLoop(shape.n, &DotLoop::rhs) &&
-                            IsOneLoop(shape.k, &DotLoop::rhs);
+  if (HasPanels(shape)) panel_stride_ = shape.n[0].rhs;
+  const bool is_matrix = InnerStride(shape.n, &DotLoop::rhs) == 1 && IsOneLoop(shape.n, &DotLoop::rhs) &&
+                         IsOneLoop(shape.k, &DotLoop::rhs);
+  const bool rhs_in_place = whole && (is_matrix || HasPanels(shape));
   grid_ = ChooseTiles(!lhs_in_place, !rhs_in_place);
   for (int64_t b = 0; b < std::ssize(batch_lhs_); b += grid_.batch) {
     for (int64_t i = 0; i < m_; i += grid_.m) {
@@ -221,6 +232,17 @@ void SmallDot::PackRhs(const float* rhs, int64_t column, int64_t columns, float*
   }
 }
 
+// Multiplies with one panel of rhs at a time if it has panels. Their columns are whole panels of every kernel.
+void SmallDot::Multiply(TileProduct product) const {
+  if (panel_stride_ == 0) return kernels_.multiply(product);
+  for (int64_t rest = product.n; rest > 0; rest -= kPanels) {
+    product.n = kPanels;
+    kernels_.multiply(product);
+    product.b += panel_stride_;
+    product.c += kPanels;
+  }
+}
+
 // Computes product.m rows of one batch. In `product`, the caller has set the right operand, but not the left operand
 // and the result.
 void SmallDot::MultiplyRows(const SmallTile& at, TileProduct product, const float* lhs, float* result,
@@ -240,7 +262,7 @@ void SmallDot::MultiplyRows(const SmallTile& at, TileProduct product, const floa
   float* const to = result + (at.batch * m_ + at.row) * n_ + at.column;
   product.c = result_bytes_ > 0 ? reinterpret_cast<float*>(scratch + lhs_bytes_ + rhs_bytes_) : to;
   product.c_row = result_bytes_ > 0 ? product.n : n_;
-  kernels_.multiply(product);
+  Multiply(product);
   if (result_bytes_ == 0) return;
   const int64_t columns = std::min(grid_.n, n_ - at.column);
   for (int64_t i = 0; i < product.m; ++i) {
@@ -302,7 +324,9 @@ absl::StatusOr<std::unique_ptr<LibraryCall>> SmallDot::MakeCall(int) const {
 bool PrefersSmallDot(const DotShape& shape) {
   const int64_t batches = shape.Elements(shape.batch), m = shape.Elements(shape.m), n = shape.Elements(shape.n);
   const int64_t k = shape.Elements(shape.k);
-  if (batches * m * n * k == 0 || std::max(batches, m) > kMaxLoop || k > kMaxDepth) return false;
+  if (batches * m * n * k == 0 || std::max(batches, m) > kMaxLoop) return false;
+  if (HasPanels(shape)) return true;
+  if (k > kMaxDepth) return false;
   if (!shape.IsMatrix()) return k * n <= kMaxCopied;
   if (k * n > kMaxInPlace || n % kColumns != 0) return false;
   if (InnerStride(shape.n, &DotLoop::rhs) == 1) return true;

@@ -1,10 +1,12 @@
-// Matrix products of f32 by xlad's own loops (attention_kernels.h). They compute two kinds of shapes, for which they
+// Matrix products of f32 by xlad's own loops (attention_kernels.h). They compute three kinds of shapes, for which they
 // are usually faster than oneDNN. In the first kind, the right operand is a small matrix whose rows are whole vectors.
-// In the second kind, an operand is not a matrix, because one of its dimensions needs several loops over memory.
+// In the second kind, an operand is not a matrix, because one of its dimensions needs several loops over memory. In the
+// third kind, the right operand consists of panels of 32 columns each, and the rows of a panel are adjacent: it has the
+// dimensions [columns / 32, depth, 32]. The compiler gives operands that a loop does not change this form.
 //
 // oneDNN copies its right operand in every call. It also requires matrices, so operands that are not matrices are
-// copied once more. These loops read row-major right operands and all left operands that are matrices in place, and
-// copy others for one tile of the product at a time. oneDNN chooses an implementation, and with it the speed, by the
+// copied once more. These loops read right operands that are row-major or panels, and all left operands that are
+// matrices, in place, and copy others for one tile of the product at a time. oneDNN chooses an implementation, and with it the speed, by the
 // sizes of a tile. Here, small tiles are as fast as large ones, so small products are also divided among cores.
 #pragma once
 

@@ -1,0 +1,185 @@
+// Packs the right operands of dots in loops once, before the loop, if the loop does not change them. The weights of a
+// recurrent network are such operands:
+//
+//   before:   packed = [n / 32, k, 32] copy of weights[k, n]
+//   body:     dot(x[m, k], packed) = [m, n / 32, 32], reshaped to [m, n]
+//
+// A product of few rows takes little longer than the copy of its right operand. oneDNN makes this copy in every call.
+// The loops of runtime/devices/cpu/small_dot.h read small operands in place, but the rows of a matrix are so far apart
+// that they do not stay in the first-level cache together. The rows of the packed operand are adjacent, and these loops
+// read it in place whether or not the original operand is transposed.
+//
+// Needs: simplified loops; canonical dots. Leaves: no dot in a loop of kMinTrips or more counted iterations that
+// multiplies kMinRows to kMaxRows rows with a loop-invariant f32 matrix that IsWorthwhile accepts, if the number of
+// columns is a multiple of 32 and the contracting dimensions of the left operand are adjacent. Every carried element of a
+// changed loop is used.
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "compiler/analysis/clone.h"
+#include "compiler/analysis/loop_indices.h"
+#include "compiler/analysis/score_space.h"
+#include "compiler/analysis/step_computations.h"
+#include "compiler/passes/drop_dead_elements.h"
+#include "compiler/passes/passes.h"
+#include "hlo/analysis/trip_count.h"
+#include "hlo/build/builder.h"
+
+namespace xlad::compiler {
+namespace {
+
+constexpr int64_t kPanelColumns = 32;  // As in small_dot.h (kPanels).
+constexpr int64_t kMinTrips = 8;
+// With fewer rows, the loops cannot hide the latency of the products. With more rows, the time of a copy is small.
+constexpr int64_t kMinRows = 8, kMaxRows = 128;
+constexpr int64_t kMinDepth = 8;
+// Operands of at least this many elements do not stay in the first-level cache during a product. The copies of larger
+// operands than the upper limit would need too much memory.
+constexpr int64_t kMinPacked = 1 << 13, kMaxPacked = 1 << 22;
+
+// An operand to be packed: the loop's tuple element, and the contracting dimensions of the dots that read it.
+struct PackedOperand {
+  int64_t element;
+  Dims contracting;
+  bool operator<(const PackedOperand& other) const {
+    return std::tie(element, contracting) < std::tie(other.element, other.contracting);
+  }
+};
+
+bool IsWorthwhile(const Instruction& dot, const FreeDimensions& free) {
+  const Shape& rhs = dot.operand(1)->shape();
+  const int64_t columns = tensor::Product(tensor::Select(rhs.dims(), free.rhs));
+  const int64_t rows = tensor::Product(tensor::Select(dot.operand(0)->shape().dims(), free.lhs));
+  return rows >= kMinRows && rows <= kMaxRows && columns > kPanelColumns && rhs.elements() >= kMinPacked &&
+         rhs.elements() <= kMaxPacked && rhs.elements() >= kMinDepth * columns;
+}
+
+// Whether a loop over all contracting dimensions of the left operand reads it at one stride.
+bool HasAdjacentDepth(const Dims& lhs_contracting) {
+  for (size_t i = 1; i < lhs_contracting.size(); ++i) {
+    if (lhs_contracting[i] != lhs_contracting[i - 1] + 1) return false;
+  }
+  return true;
+}
+
+bool IsF32(const Instruction& instruction) { return instruction.shape().type() == ElementType::kF32; }
+
+// Whether the right operand of a dot in the body of the loop can be packed before the loop.
+bool MayPack(const Instruction& loop, const Instruction& dot) {
+  if (dot.opcode() != Opcode::kDot || dot.operand_count() != 2 || !dot.attributes().dot->lhs_batch.empty()) {
+    return false;
+  }
+  const Instruction* rhs = dot.operand(1);
+  if (!IsF32(dot) || !IsF32(*dot.operand(0)) || !IsF32(*rhs)) return false;
+  if (!HasAdjacentDepth(dot.attributes().dot->lhs_contracting)) return false;
+  const bool is_carried =
+      rhs->opcode() == Opcode::kGetTupleElement && rhs->operand(0) == loop.called()[1]->parameter(0);
+  if (!is_carried || !IsInvariant(loop, rhs->number())) return false;
+  const FreeDimensions free = FreeDimensionsOf(dot);
+  return !free.rhs.empty() && rhs->shape().dim(free.rhs.back()) % kPanelColumns == 0 && IsWorthwhile(dot, free);
+}
+
+// Appends the packed copy of `operand`: dimensions [columns / 32, the contracting ones, 32].
+Instruction* Pack(Instruction* operand, const Dims& contracting, const Dims& free, hlo::Builder* builder) {
+  const int64_t last = free.back();
+  Instruction* split = builder->SplitDimension(operand, last, operand->shape().dim(last) / kPanelColumns);
+  const auto after_split = [last](int64_t d) { return d > last ? d + 1 : d; };
+  Dims order = free;  // No free dimension is after the last one.
+  for (const int64_t d : contracting) order.push_back(after_split(d));
+  order.push_back(last + 1);
+  Instruction* transposed = builder->Transpose(split, order);
+  Dims sizes = {1};
+  for (size_t d = 0; d < order.size(); ++d) {
+    const int64_t size = transposed->shape().dim(static_cast<int64_t>(d));
+    if (d < free.size()) sizes[0] *= size;
+    if (d >= free.size()) sizes.push_back(size);
+  }
+  return sizes == transposed->shape().dims() ? transposed : builder->Reshape(transposed, sizes);
+}
+
+// Appends the dot with a packed operand. Returns its result in the shape of the dot.
+Instruction* MultiplyPacked(const Instruction& dot, Instruction* packed, hlo::Builder* builder) {
+  Instruction* product = CloneWithOperands(dot, {dot.operand(0), packed}, builder->computation());
+  hlo::DotDimensions dims = *dot.attributes().dot;
+  for (size_t d = 0; d < dims.rhs_contracting.size(); ++d) dims.rhs_contracting[d] = static_cast<int64_t>(d) + 1;
+  product->mutable_attributes().dot = dims;
+  Dims sizes = tensor::Select(dot.operand(0)->shape().dims(), FreeDimensionsOf(dot).lhs);
+  sizes.push_back(packed->shape().dim(0));
+  sizes.push_back(kPanelColumns);
+  product->mutable_shape() = Shape(ElementType::kF32, sizes);
+  return sizes == dot.shape().dims() ? product : builder->Reshape(product, dot.shape().dims());
+}
+
+// Gives a loop more carried elements, which its body does not change. Returns their get-tuple-elements in the body.
+std::vector<Instruction*> Carry(Instruction* loop, absl::Span<Instruction* const> values) {
+  Instruction* init = loop->operand(0);
+  std::vector<Instruction*> elements(init->operands().begin(), init->operands().end());
+  elements.insert(elements.end(), values.begin(), values.end());
+  hlo::Builder builder(loop->parent());
+  builder.set_template(init);
+  Instruction* tuple = builder.Tuple(elements);
+  loop->ReplaceOperand(0, tuple);
+  loop->mutable_shape() = tuple->shape();
+  for (Computation* computation : loop->called()) computation->parameter(0)->mutable_shape() = tuple->shape();
+  Computation* body = loop->called()[1];
+  Instruction* root = body->root();
+  hlo::Builder in_body(body);
+  std::vector<Instruction*> results(root->operands().begin(), root->operands().end()), gets;
+  for (int64_t i = std::ssize(results); i < std::ssize(elements); ++i) {
+    in_body.set_template(elements[i]);
+    gets.push_back(in_body.GetTupleElement(body->parameter(0), i));
+  }
+  results.insert(results.end(), gets.begin(), gets.end());
+  in_body.set_template(root);
+  body->set_root(in_body.Tuple(results));
+  return gets;
+}
+
+bool PackOperands(Instruction* loop) {
+  if (!HasTupleForm(*loop) || loop->parent()->root() == loop) return false;
+  if (hlo::TripCount(*loop).value_or(0) < kMinTrips) return false;
+  for (const Instruction* user : loop->users()) {
+    if (user->opcode() != Opcode::kGetTupleElement) return false;
+  }
+  Computation* body = loop->called()[1];
+  std::map<PackedOperand, size_t> numbers;
+  std::vector<std::pair<Instruction*, size_t>> dots;  // With the index of their operand in `packed`.
+  std::vector<Instruction*> packed;
+  hlo::Builder before(loop->parent());
+  for (Instruction* dot : Snapshot(*body)) {
+    if (!MayPack(*loop, *dot)) continue;
+    const PackedOperand operand = {dot->operand(1)->number(), dot->attributes().dot->rhs_contracting};
+    const auto [number, is_new] = numbers.emplace(operand, packed.size());
+    dots.emplace_back(dot, number->second);
+    if (!is_new) continue;
+    Instruction* value = loop->operand(0)->operand(operand.element);
+    before.set_template(value);
+    packed.push_back(Pack(value, operand.contracting, FreeDimensionsOf(*dot).rhs, &before));
+  }
+  if (dots.empty()) return false;
+  const std::vector<Instruction*> in_body = Carry(loop, packed);
+  hlo::Builder builder(body);
+  for (const auto& [dot, number] : dots) {
+    builder.set_template(dot);
+    dot->ReplaceAllUsesWith(MultiplyPacked(*dot, in_body[number], &builder));
+  }
+  FinishEdits(body);
+  DropDeadElements(loop);
+  return true;
+}
+
+}  // namespace
+
+absl::Status PackLoopOperands(hlo::Module& module, PassContext&) {
+  for (Computation* computation : StepComputations(module)) {
+    bool changed = false;
+    for (Instruction* loop : Snapshot(*computation)) {
+      if (loop->opcode() == Opcode::kWhile && PackOperands(loop)) changed = true;
+    }
+    if (changed) FinishEdits(computation);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::compiler
