@@ -10,9 +10,9 @@
 // read it in place whether or not the original operand is transposed.
 //
 // Needs: simplified loops; canonical dots. Leaves: no dot in a loop of kMinTrips or more counted iterations that
-// multiplies kMinRows to kMaxRows rows with a loop-invariant f32 matrix that IsWorthwhile accepts, if the number of
-// columns is a multiple of 32 and the contracting dimensions of the left operand are adjacent. Every carried element of a
-// changed loop is used.
+// multiplies kMinRows to kMaxRows rows with a loop-invariant f32 matrix that IsWorthwhile accepts, if the last free
+// dimension of the matrix is a multiple of 32 and the contracting dimensions of the left operand are adjacent. Every
+// carried element of a changed loop is used.
 #include <algorithm>
 #include <map>
 #include <tuple>

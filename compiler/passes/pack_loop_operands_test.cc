@@ -44,8 +44,10 @@ ENTRY e { s = f32[S] parameter(0) x = f32[X] parameter(1) w = f32[W] parameter(2
 std::string TextOf(const ProductLoop& loop) {
   const auto sizes = [](const Dims& dims) { return absl::StrJoin(dims, ","); };
   return absl::StrReplaceAll(
-      kLoop, {{"f32[S]", absl::StrCat("f32[", sizes(loop.sum), "]")}, {"f32[X]", absl::StrCat("f32[", sizes(loop.x), "]")},
-              {"f32[W]", absl::StrCat("f32[", sizes(loop.w), "]")}, {"TRIPS", absl::StrCat(loop.trips)},
+      kLoop, {{"f32[S]", absl::StrCat("f32[", sizes(loop.sum), "]")},
+              {"f32[X]", absl::StrCat("f32[", sizes(loop.x), "]")},
+              {"f32[W]", absl::StrCat("f32[", sizes(loop.w), "]")},
+              {"TRIPS", absl::StrCat(loop.trips)},
               {"{LC}", absl::StrCat("{", sizes(loop.x_contracting), "}")},
               {"{RC}", absl::StrCat("{", sizes(loop.w_contracting), "}")},
               {"CHANGE", "negate"}, {"NEXT", loop.changes_w ? "v" : "w"}});

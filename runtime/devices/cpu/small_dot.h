@@ -6,8 +6,9 @@
 //
 // oneDNN copies its right operand in every call. It also requires matrices, so operands that are not matrices are
 // copied once more. These loops read right operands that are row-major or panels, and all left operands that are
-// matrices, in place, and copy others for one tile of the product at a time. oneDNN chooses an implementation, and with it the speed, by the
-// sizes of a tile. Here, small tiles are as fast as large ones, so small products are also divided among cores.
+// matrices, in place, and copy others for one tile of the product at a time. oneDNN chooses an implementation, and with
+// it the speed, by the sizes of a tile. Here, small tiles are as fast as large ones, so small products are also divided
+// among cores.
 #pragma once
 
 #include <memory>
