@@ -264,7 +264,8 @@ def own_address():
         return None if found.startswith("127.") else found
 
 
-# Starts the command as two tasks, as srun does on two nodes.
+# Starts the command as two tasks, as srun does on two nodes. Like srun, it kills the tasks when it gets SIGTERM, and
+# forwards SIGUSR1.
 SRUN = """#!/bin/bash
 while [ "${1#--}" != "$1" ]; do shift; done
 for rank in 0 1; do
@@ -272,15 +273,15 @@ for rank in 0 1; do
     SLURM_STEP_NODELIST=n[1-2] SLURM_STEP_TASKS_PER_NODE='1(x2)' "$@" &
   pids="$pids $!"
 done
-trap 'kill -TERM $pids' TERM
+trap 'kill -KILL $pids' TERM
+trap 'kill -USR1 $pids' USR1
 highest=0
 for pid in $pids; do
+  while kill -0 $pid 2> /dev/null; do  # A signal ends the wait.
+    wait $pid
+  done
   wait $pid
   code=$?
-  while kill -0 $pid 2> /dev/null; do  # SIGTERM has ended the wait.
-    wait $pid
-    code=$?
-  done
   [ $code -le $highest ] || highest=$code
 done
 exit $highest
@@ -296,6 +297,7 @@ class Slurm(unittest.TestCase):
         (where / "srun").chmod(0o755)
         return {**os.environ, "PATH": f"{where}:{os.environ['PATH']}", "XLAD": XLAD, "XLAD_DATA": str(where / "data"),
                 "XLAD_PORT": str(free_ports(1)[0]), "XLAD_DEVICES": "2", "SLURM_JOB_ID": "4711",
+                "SLURM_JOB_NUM_NODES": "2",
                 "SLURM_SUBMIT_DIR": str(where), "SLURMD_NODENAME": own_address()}
 
     def test_the_batch_script_saves_the_state_at_sigterm_and_exits_with_75(self):
@@ -384,6 +386,26 @@ class Slurm(unittest.TestCase):
             with self.subTest(killed), folder() as where:
                 code, text = self.exit_code(where, act=kill)
                 self.assertEqual(code, 75, text)
+
+    def test_the_batch_script_is_not_requeued_if_its_nodes_have_too_few_devices(self):
+        def interrupt(batch, said):
+            wait_for(lambda: said("waits for 8 devices, the workers have 4"), "the job to wait")
+            batch.send_signal(signal.SIGTERM)
+
+        with folder() as where:
+            code, text = self.exit_code(where, OWN_EXAMPLES / "spiral_mlp", "--mesh", "dp=8", act=interrupt)
+            self.assertEqual(code, 1, text)
+            self.assertIn("more devices than all nodes of this allocation have", text)
+
+    def test_the_batch_script_without_a_job_ends_with_0_at_its_time_limit(self):
+        def interrupt(batch, said):
+            for rank in range(2):
+                wait_for(lambda rank=rank: said(f'worker registered","worker":"slurm-4711-{rank}"'), "the workers")
+            batch.send_signal(signal.SIGTERM)
+
+        with folder() as where:
+            code, text = self.exit_code(where, act=interrupt)
+            self.assertEqual(code, 0, text)
 
     def test_the_batch_script_is_requeued_if_its_workers_do_not_stop_in_time(self):
         def interrupt(batch, said):
