@@ -21,8 +21,8 @@ constexpr int64_t kMaxEarlyEnds = 3;
 constexpr int64_t kMinWaitMs = 500;
 constexpr int64_t kMaxWaitMs = 30'000;
 
-// Returns the file to which the standard error of this process is appended, if it is in the folder. Otherwise it is a
-// file of the user.
+// Returns the file to which the standard error of this process is appended, or "" if the file is not in the folder: it
+// then belongs to the user.
 std::string OwnLogIn(const std::string& folder) {
   const std::string path = AppendedStderr();
   std::error_code error;

@@ -25,8 +25,9 @@ using ::testing::ElementsAre;
 
 const std::string kContents = "contents";
 
-// Refuses a call in the middle if its token is "first", and replaces this token in the client's file before. So the
-// client cannot have read the second token before the call. Refuses calls with other tokens except "second", too.
+// Refuses a call in the middle if its token is "first". Replaces this token in the client's file just before it refuses
+// the call, so the client cannot have read the second token before the call. Refuses calls with other tokens except
+// "second", too.
 class ReplacingCoordinator final : public Coordinator::Service {
  public:
   explicit ReplacingCoordinator(std::string token_file) : token_file_(std::move(token_file)) {}

@@ -104,7 +104,7 @@ class Launcher {
   virtual absl::StatusOr<bool> BeginGroup(const StepGroup&) { return false; }
   // `enqueued` is the first error of the steps. Returns false if no step has been enqueued, so that the caller must
   // enqueue them again.
-  virtual absl::StatusOr<bool> EndGroup(const absl::Status&) { return true; }
+  virtual absl::StatusOr<bool> EndGroup(const absl::Status& /*enqueued*/) { return true; }
   // Runs all `tiles` (KernelStep.tiles, at least 1) of a kernel, whose number is from LoadedExecutable::FindKernel.
   // `scratch` has KernelStep.scratch_bytes bytes, or is null if that is 0.
   virtual absl::Status RunKernel(int kernel, absl::Span<void* const> buffers, void* scratch, int64_t tiles) = 0;

@@ -57,8 +57,8 @@ class AttemptProcess {
   // Waits for the next message, output or command and handles it. Returns false when the process has ended.
   bool Poll();
   void Receive();
-  // Passes the reports to on_report_, if it is set. Called only on this object's thread, or after its end, so that the
-  // reports keep their order.
+  // Passes the reports to on_report_, if it is set. Called only on this object's thread, or after that thread has
+  // ended, so that the reports keep their order.
   void Deliver();
   void ReadOutput();
   void Finish();

@@ -17,7 +17,7 @@ struct Repeated {
 // are computed again immediately before the next operation that reads them, after the values that they need. The
 // repeated operations have results of their own, which later operations read instead of the original ones. The other
 // operations and their order do not change. `saved` is a plan of SavePlanner for the same facts and cuts.
-// Returns nullopt if that adds more than `max_added` operations to the list.
+// Returns nullopt if this would add more than `max_added` operations to the list.
 std::optional<Repeated> RepeatOperations(const LinearProgram& program, const RecomputeFacts& facts, const Cuts& cuts,
                                          const std::vector<bool>& saved, int64_t max_added);
 

@@ -11,9 +11,9 @@ namespace xlad::service {
 // between them (RetryPauseMs) it is read for the last time at least 15 s after the first finding.
 inline constexpr int64_t kFindingsOfOneHost = 5;
 
-// Notes that the worker reports with this message that the checkpoint from which the job's starting attempt begins is
-// damaged, or that a part of it no longer exists. Does nothing for other failures, or if the place of the checkpoint
-// cannot be reached.
+// Notes the damage that the worker reports with this message: the checkpoint from which the job's starting attempt
+// begins is damaged, or a part of it no longer exists. Does nothing for other failures, or if the place of the
+// checkpoint cannot be reached.
 void NoteDamage(const Job& job, const WorkerId& worker, const TaskFailed& message, Attempt* attempt);
 
 // Whether the checkpoint that the latest attempt found damaged is to be dropped. At least two attempts in a row must
@@ -21,10 +21,10 @@ void NoteDamage(const Job& job, const WorkerId& worker, const TaskFailed& messag
 // files, so they are enough only after kFindingsOfOneHost attempts.
 bool IsConfirmedDamage(const Job& job);
 
-// Drops the checkpoint that the latest attempts found damaged, so that the next attempt starts from the one before it:
-// of the job itself, or, if the job was resumed and has no checkpoint of its own, of the job that it continues. The
-// files of a dropped checkpoint are kept. If there is no older checkpoint, nothing is dropped, because the damage may
-// lie in what a worker reads, and returns why the job must end. Otherwise returns an empty text.
+// Drops the checkpoint that the latest attempts found damaged, so that the next attempt starts from the one before it.
+// That is a checkpoint of the job itself or, if the job was resumed and has no checkpoint of its own, of the job that
+// it continues. The files of a dropped checkpoint are kept. If there is no older checkpoint, drops nothing, because the
+// damage may lie in what a worker reads, and returns why the job must end. Otherwise returns an empty text.
 std::string DropDamaged(Context& context, Job* job);
 
 }  // namespace xlad::service

@@ -31,7 +31,7 @@ class WorkerMachine {
  private:
   void OnRegister(ConnectionId connection, const RegisterWorker& message);
   bool IsRefused(ConnectionId connection, const RegisterWorker& message);
-  // Refuses a worker whose id another user's worker has. Such a worker need not be connected.
+  // Refuses a worker if a worker of another user has its id, even if that worker is not connected.
   bool IsOfAnotherUser(ConnectionId connection, const RegisterWorker& message);
   void Refuse(ConnectionId connection, const std::string& why);
   std::string WhenIdIsFree(const Worker* worker) const;

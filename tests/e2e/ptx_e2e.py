@@ -24,8 +24,8 @@ PTXAS = find_ptxas()
 
 
 def examples():
-    """Yields (example, mesh, GPU model): every example on all meshes for all models if XLAD_ALL_CASES is set. Otherwise
-    its first mesh for one model, and its last mesh for another."""
+    """Yields (example, mesh, GPU model) for every example: all meshes for all models if XLAD_ALL_CASES is set,
+    otherwise the first mesh for one model and the last mesh for another."""
     folders = [OWN_EXAMPLES / "spiral_mlp"]
     if "XLAD_EXAMPLES" in os.environ:
         folders += sorted(path.parent for path in pathlib.Path(os.environ["XLAD_EXAMPLES"]).glob("*/manifest.json"))

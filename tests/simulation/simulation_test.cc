@@ -20,7 +20,7 @@ struct Submitted {
 };
 
 // Injects a fault, or none, and runs the cluster for less than 3 s. Then starts the coordinator if it was killed, and
-// each worker that does not run with probability 1/2.
+// with a probability of 1/2 each of the workers that do not run.
 void InjectFault(SimulatedCluster* cluster, Random* random) {
   const int w = static_cast<int>(random->Below(kWorkers));
   switch (random->Below(7)) {
