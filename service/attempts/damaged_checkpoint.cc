@@ -94,9 +94,9 @@ std::string DropDamaged(Context& context, Job* job) {
   } else {
     const Checkpoint* const older = OlderThan(context, job->resumed.uri);
     if (older == nullptr) {
-      return absl::StrCat(damage, "; found no older checkpoint, expected one of the job that it continues; xlad ckpt ",
-                          "verify ", job->damaged_uri, " lists the damage; submit the job with --resume and another ",
-                          "checkpoint");
+      return absl::StrCat(damage, "; found no older checkpoint, expected one of the job that this job continues; xlad ",
+                          "ckpt verify ", job->damaged_uri, " lists the damage; submit the job with --resume and ",
+                          "another checkpoint");
     }
     dropped->set_first_step(older->step);
     dropped->set_resumed_uri(older->uri);
