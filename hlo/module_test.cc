@@ -49,7 +49,7 @@ void ExpectOperandsFirst(const Computation& computation) {
   }
 }
 
-TEST(OpcodeTest, TextAndBack) {
+TEST(OpcodeTest, EveryOpcodeIsReadBackFromItsText) {
   std::set<std::string> names;
   for (int i = 0; i < OpcodeCount(); ++i) {
     const auto opcode = static_cast<Opcode>(i);
@@ -62,7 +62,7 @@ TEST(OpcodeTest, TextAndBack) {
   EXPECT_EQ(ParseOpcode(""), std::nullopt);
 }
 
-TEST(ShapeTest, Text) {
+TEST(ShapeTest, TheTextHasLayoutAndExtents) {
   Shape matrix(ElementType::kBF16, {2, 3});
   EXPECT_EQ(matrix.ToString(), "bf16[2,3]");
   matrix.set_layout({{1, 0}, ""});
@@ -119,7 +119,7 @@ TEST(ThreefryTest, PairsAlongTheFirstEvenOrTheLongestDimension) {
   EXPECT_EQ(ThreefryPairDimension({3, 7, 7, 5}), 1);
 }
 
-TEST(LiteralTest, Shapes) {
+TEST(LiteralTest, ATupleHasTheShapesOfItsElements) {
   const Literal one(tensor::Array::FromValues<float>(ElementType::kF32, {2}, {1, 2}));
   const Literal tuple = Literal::Tuple({one, Literal::Tuple({})});
   EXPECT_EQ(tuple.shape().ToString(), "(f32[2], ())");
@@ -127,7 +127,7 @@ TEST(LiteralTest, Shapes) {
   EXPECT_FALSE(tuple == one);
 }
 
-TEST(ReplicaGroupsTest, Expand) {
+TEST(ReplicaGroupsTest, EveryFormExpandsToLists) {
   using Groups = std::vector<std::vector<int64_t>>;
   ReplicaGroups groups;
   EXPECT_EQ(groups.Expand(3), (Groups{{0, 1, 2}}));
@@ -142,7 +142,7 @@ TEST(ReplicaGroupsTest, Expand) {
   EXPECT_EQ(iota.Expand(8), (Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}}));
 }
 
-TEST(ReplicaGroupsTest, ExpandMeshAxes) {
+TEST(ReplicaGroupsTest, MeshAxesExpandToLists) {
   using Groups = std::vector<std::vector<int64_t>>;
   ReplicaGroups groups;
   groups.mesh_axes.emplace();
@@ -465,7 +465,7 @@ TEST(ModuleTest, CloneComputationCopiesItsCallees) {
   EXPECT_NE(twin->root()->name(), p.entry->root()->name());
 }
 
-TEST(ModuleTest, SourceOf) {
+TEST(ModuleTest, TheSourceIsALineOrElseAnOperation) {
   MainProgram p;
   Instruction* const x = p.builder.Parameter(0, kVector);
   EXPECT_EQ(p.module.SourceOf(*x), "");

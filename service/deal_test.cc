@@ -191,7 +191,7 @@ TEST(Deal, IsEvenIfBlocksAllowIt) {
   EXPECT_GT(even, 500);
 }
 
-TEST(Deal, Examples) {
+TEST(Deal, BlocksAndHostsStayTogether) {
   const auto deal = [](const std::vector<WorkerRoom>& workers, const std::vector<int64_t>& mesh) {
     int64_t devices = 1;
     for (const int64_t size : mesh) devices *= size;
@@ -207,7 +207,7 @@ TEST(Deal, Examples) {
   EXPECT_EQ(deal({{4, 0}, {4, 1}}, {9}), "");
 }
 
-TEST(Deal, BlocksOfMeshes) {
+TEST(Deal, InnerBlocksAreOfWholeDevices) {
   EXPECT_EQ(InnerBlocks(MeshOf({2, 2, 2}), 8), (std::vector<int64_t>{8, 4, 2}));
   EXPECT_EQ(InnerBlocks(MeshOf({3, 1, 1}), 3), (std::vector<int64_t>{3}));
   EXPECT_EQ(InnerBlocks(MeshOf({1}), 1), std::vector<int64_t>());

@@ -138,7 +138,7 @@ TEST(GoodputTest, CausesAddUp) {
   }
 }
 
-TEST(GoodputTest, Text) {
+TEST(GoodputTest, TheTextHasTheLongestCausesFirst) {
   std::vector<JobTime> time(3);
   time[0].set_cause("wait");
   time[0].set_seconds(1);

@@ -458,7 +458,7 @@ TEST(Waiter, APollingWaiterReturnsAfterTheFirstTestIfTheTaskWasAborted) {
   EXPECT_TRUE(waiter.Wait(abort, [] { return true; }));
 }
 
-TEST(Bootstrap, MapAndPeers) {
+TEST(Bootstrap, AKeyIsWrittenOnceAndAPeerIsReadBack) {
   const std::unique_ptr<Bootstrap> bootstrap = MapBootstrap({});
   const PeerInfo peer{"w1", 3, "host", 77, "127.0.0.1:1"};
   EXPECT_EQ(bootstrap->Get("k").status().code(), absl::StatusCode::kNotFound);

@@ -28,7 +28,7 @@ Difference Floats(std::vector<float> actual, std::vector<float> expected, const 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-TEST(Compare, Rules) {
+TEST(Compare, EveryKindOfToleranceHasItsRule) {
   const Tolerance equal, ulp{Tolerance::Kind::kUlp, 3}, absolute{Tolerance::Kind::kAbsolute, 0, 0.5, 0};
   const Tolerance close{Tolerance::Kind::kClose, 0, 0.1, 0.1};
   EXPECT_EQ(Floats({-0.0f, kNan, kInf}, {0.0f, kNan, kInf}, equal).mismatches, 0);

@@ -9,7 +9,7 @@ using testing::Constant;
 using testing::ExpectSame;
 using testing::Program;
 
-TEST(Control, While) {
+TEST(Control, WhileRunsUntilItsConditionIsFalse) {
   const auto module = Program(R"(HloModule m
 body { t = (s32[], s32[]) parameter(0)
   i = s32[] get-tuple-element(t), index=0
@@ -110,7 +110,7 @@ ENTRY e { i = s32[] parameter(0)
   }
 }
 
-TEST(Control, FusionCallAsync) {
+TEST(Control, FusionsCallsAndAsyncOpsRunTheirComputations) {
   const auto module = Program(R"(HloModule m
 inner { x = s32[2] parameter(0)
   ROOT r = s32[2] negate(x) }

@@ -120,7 +120,7 @@ TEST(RandomBits, EqualThoseOfXla) {
 }
 
 // The 128-bit counter carries from its low word to its high word.
-TEST(RandomBits, CounterCarries) {
+TEST(RandomBits, CounterCarriesIntoItsHighWord) {
   const auto bits = [](const std::string& state) {
     const auto module =
         OneInstruction("(u64[3], u32[4])", "rng-bit-generator", {"u64[3] " + state}, ", algorithm=rng_philox");
@@ -147,7 +147,7 @@ Array RandomDoubles(tensor::Dims dims, unsigned seed) {
 }
 
 // The inverse transform after the transform is the identity, for odd, prime, even and mixed lengths.
-TEST(Fft, InverseRestores) {
+TEST(Fft, InverseRestoresTheInput) {
   for (const int64_t n : {1, 2, 3, 4, 6, 7, 8, 12, 17, 32, 60}) {
     const std::string text = std::to_string(n), half = std::to_string(n / 2 + 1);
     const auto module = Program("HloModule m\nENTRY e { x = f64[3," + text + "] parameter(0)\n  f = c128[3," + half +

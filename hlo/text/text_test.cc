@@ -76,7 +76,7 @@ TEST(Text, LiteralsPrintAsWritten) {
   }
 }
 
-TEST(Text, ModulesAreStable) {
+TEST(Text, PrintedModulesReadBackUnchanged) {
   for (const absl::string_view module : ModuleSnippets()) {
     SCOPED_TRACE(module);
     ExpectStable(module);

@@ -188,7 +188,7 @@ std::vector<BrokenCase> Cases() {
   return all;
 }
 
-TEST(VerifierTest, ModulesMadeInCode) {
+TEST(VerifierTest, ModulesMadeInCodeAreChecked) {
   ASSERT_TRUE(Verify(ValidProgram().module).ok()) << Verify(ValidProgram().module);
   for (const BrokenCase& bad : Cases()) {
     ValidProgram program;
@@ -199,7 +199,7 @@ TEST(VerifierTest, ModulesMadeInCode) {
   }
 }
 
-TEST(VerifierTest, PlacesOfText) {
+TEST(VerifierTest, ErrorsHaveThePlaceInTheText) {
   const auto module =
       ParseText("HloModule m\n\nENTRY main {\n  x = f32[2] parameter(0)\n\n    ROOT y = f32[3] abs(x)\n}\n");
   ASSERT_TRUE(module.ok()) << module.status();
@@ -208,7 +208,7 @@ TEST(VerifierTest, PlacesOfText) {
 }
 
 // Opcodes that only copy sizes or require equal sizes.
-TEST(VerifierTest, UnknownSizes) {
+TEST(VerifierTest, UnknownSizesAreAccepted) {
   const auto module = ParseText(TestText("hlo/testdata/unknown_sizes.hlo"));
   ASSERT_TRUE(module.ok()) << module.status();
   EXPECT_TRUE(Verify(**module).ok()) << Verify(**module);

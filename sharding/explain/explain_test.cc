@@ -17,7 +17,7 @@ PartitionedProgram ProgramOnMesh(const std::string& text, const char* mesh) {
   return program;
 }
 
-TEST(Explain, Bytes) {
+TEST(Explain, BytesEqualThoseComputedByHand) {
   const PartitionedProgram program = ProgramOnMesh(R"(HloModule m, num_partitions=4
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
 ENTRY main {

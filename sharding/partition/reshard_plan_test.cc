@@ -57,7 +57,7 @@ struct ReshardCase {
   double bytes;
 };
 
-TEST(PlanReshard, ByHand) {
+TEST(PlanReshard, PlansEqualThoseMadeByHand) {
   const Mesh mesh = *ParseMesh("dp=4,tp=2");
   const tensor::Shape shape{tensor::ElementType::kF32, {16, 8}};  // 512 bytes.
   const ReshardCase cases[] = {
@@ -87,7 +87,7 @@ TEST(PlanReshard, ByHand) {
 
 // If a size is not a multiple of the shards, an unsplit dimension is split in one step, and a split dimension whose
 // shards do not nest is gathered completely.
-TEST(PlanReshard, Uneven) {
+TEST(PlanReshard, UnevenShardsAreGatheredAndSlicedAgain) {
   const Mesh mesh = *ParseMesh("dp=2,tp=2");
   const tensor::Shape shape{tensor::ElementType::kF32, {10}};
   EXPECT_EQ(Describe(mesh, PlanReshard(mesh, shape, Parse(mesh, ""), Parse(mesh, "dp tp"))), "slice dp,tp @0");

@@ -108,7 +108,7 @@ TEST(NcclRulesTest, EndpointsAreSentAsText) {
   for (const char* text : {"", "1", "x\ny\nz"}) EXPECT_FALSE(Endpoint::Decode(text).why.empty());
 }
 
-TEST(NcclRulesTest, VersionsOfBothNumberings) {
+TEST(NcclRulesTest, VersionsOfBothNumberingsHaveText) {
   EXPECT_EQ(VersionText(2804), "2.8.4");
   EXPECT_EQ(VersionText(21800), "2.18.0");
   EXPECT_EQ(VersionText(22809), "2.28.9");

@@ -147,7 +147,7 @@ TEST(AttentionKernels, RoundingToHalfTypesHasTheBitsOfTheCodec) {
   }
 }
 
-TEST(AttentionKernels, DivisionByOneNumber) {
+TEST(AttentionKernels, RowsAreDividedByOneNumber) {
   for (const float divisor : {3.0f, 0.0f, -7.5f, 1e-42f, 3e38f, std::numeric_limits<float>::infinity()}) {
     const std::vector<float> x = {0, 1, -2.5f, 1e-40f, 3e38f, NAN, std::numeric_limits<float>::infinity()};
     const std::vector<float> found = Applied(RowOpcode::kDivide, {x, {divisor}});
