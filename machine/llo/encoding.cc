@@ -101,7 +101,9 @@ class Reader {
       LloBuffer& buffer = program.buffers.emplace_back();
       XLAD_RETURN_IF_ERROR(Text(&buffer.name));
       XLAD_ASSIGN_OR_RETURN(const uint64_t type, Number());
-      if (type > static_cast<uint64_t>(LloType::kOther)) return Bad(absl::StrCat("type ", type), "0 to 5");
+      if (type > static_cast<uint64_t>(LloType::kOther)) {
+        return Bad(absl::StrCat("type ", type), absl::StrCat("0 to ", static_cast<int>(LloType::kOther)));
+      }
       buffer.type = static_cast<LloType>(type);
       XLAD_RETURN_IF_ERROR(Number(&buffer.elements));
     }

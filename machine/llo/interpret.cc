@@ -32,6 +32,85 @@ struct MatrixUnit {
   std::deque<Tile> results;
 };
 
+// A part of the rows of a packed tile: 8 rows that an unpack returns, or a pack replaces.
+class PackedRows {
+ public:
+  PackedRows(LloType type, int64_t part)
+      : type_(type), packing_(PackingOf(type)), first_(static_cast<int>(part & (packing_ - 1)) * kSublanes) {}
+
+  Tile Unpacked(const Tile& packed) const {
+    Tile rows;
+    ForEach([&](int word, int at, int shift) { rows[word] = WordOfElement(type_, packed[at] >> shift); });
+    return rows;
+  }
+  Tile Packed(Tile packed, const Tile& rows) const {
+    const uint32_t ones = ElementMask(packing_);
+    ForEach([&](int word, int at, int shift) {
+      packed[at] = (packed[at] & ~(ones << shift)) | ElementOfWord(type_, rows[word]) << shift;
+    });
+    return packed;
+  }
+
+  static uint32_t ElementMask(int packing) { return packing == 1 ? ~uint32_t{0} : (uint32_t{1} << 32 / packing) - 1; }
+
+ private:
+  // Calls visit(the word of the rows, the word of the packed tile, the position of the element's lowest bit).
+  template <typename Visit>
+  void ForEach(const Visit& visit) const {
+    for (int s = 0; s < kSublanes; ++s) {
+      const int row = first_ + s;
+      for (int l = 0; l < kLanes; ++l) {
+        visit(s * kLanes + l, row / packing_ * kLanes + l, row % packing_ * (32 / packing_));
+      }
+    }
+  }
+
+  const LloType type_;
+  const int packing_, first_;
+};
+
+// The types of the elements that pack and unpack instructions write and read. kOther for other instructions.
+LloType UnpackedType(LloOp op) {
+  switch (op) {
+    case LloOp::kVUnpackBf16:
+      return LloType::kBf16;
+    case LloOp::kVUnpackF16:
+      return LloType::kF16;
+    case LloOp::kVUnpackS16:
+      return LloType::kS16;
+    case LloOp::kVUnpackU16:
+      return LloType::kU16;
+    case LloOp::kVUnpackS8:
+      return LloType::kS8;
+    case LloOp::kVUnpackU8:
+      return LloType::kU8;
+    case LloOp::kVUnpackE4m3:
+      return LloType::kE4m3;
+    case LloOp::kVUnpackE5m2:
+      return LloType::kE5m2;
+    default:
+      return LloType::kOther;
+  }
+}
+LloType PackedType(LloOp op) {
+  switch (op) {
+    case LloOp::kVPackBf16:
+      return LloType::kBf16;
+    case LloOp::kVPackF16:
+      return LloType::kF16;
+    case LloOp::kVPack16:
+      return LloType::kU16;
+    case LloOp::kVPack8:
+      return LloType::kU8;
+    case LloOp::kVPackE4m3:
+      return LloType::kE4m3;
+    case LloOp::kVPackE5m2:
+      return LloType::kE5m2;
+    default:
+      return LloType::kOther;
+  }
+}
+
 // Whether a run of the items runs a bundle.
 bool RunsBundles(const std::vector<LloItem>& items) {
   return std::any_of(items.begin(), items.end(), [](const LloItem& item) {
@@ -170,6 +249,12 @@ class Core {
       default:
         break;
     }
+    if (const LloType type = UnpackedType(i.op); type != LloType::kOther) {
+      return PackedRows(type, S(i, 1)).Unpacked(V(i, 0));
+    }
+    if (const LloType type = PackedType(i.op); type != LloType::kOther) {
+      return PackedRows(type, S(i, 2)).Packed(V(i, 0), V(i, 1));
+    }
     const LloFunction function = FunctionOf(i.op);
     const Tile &a = V(i, 0), &b = V(i, 1), &c = V(i, 2);
     for (int word = 0; word < kTileWords; ++word) result[word] = function(a[word], b[word], c[word]);
@@ -278,7 +363,9 @@ class Core {
     // The numbers of a program may have any value, so sums and products may exceed 64 bits.
     using Wide = __int128;
     const Wide last = copy.element + static_cast<Wide>(copy.rows - 1) * copy.stride + copy.columns - 1;
-    const int64_t tile_rows = copy.rows / kSublanes + (copy.rows % kSublanes != 0 ? 1 : 0);
+    const int packing = PackingOf(buffer.type);
+    const int64_t rows_of_tile = int64_t{kSublanes} * packing;
+    const int64_t tile_rows = copy.rows / rows_of_tile + (copy.rows % rows_of_tile != 0 ? 1 : 0);
     const bool fits = copy.element >= 0 && copy.stride >= 0 && last < buffer.elements && copy.tile >= 0 &&
                       copy.tile + static_cast<Wide>(tile_rows) * copy.tiles <= std::ssize(vmem_) &&
                       copy.columns <= static_cast<Wide>(copy.tiles) * kLanes;
@@ -288,21 +375,21 @@ class Core {
                                                      copy.tiles, " tiles from ", copy.tile, ", expected them in ",
                                                      buffer.elements, " elements and ", vmem_.size(), " tiles"));
     }
-    for (int64_t row = 0; row < (copy.is_in ? tile_rows * kSublanes : copy.rows); ++row) {
+    const uint32_t ones = PackedRows::ElementMask(packing);
+    for (int64_t row = 0; row < (copy.is_in ? tile_rows * rows_of_tile : copy.rows); ++row) {
+      const int shift = static_cast<int>(row % packing) * (32 / packing);
       for (int64_t column = 0; column < (copy.is_in ? copy.tiles * kLanes : copy.columns); ++column) {
-        const int64_t tile = copy.tile + row / kSublanes * copy.tiles + column / kLanes;
-        uint32_t& word = vmem_[tile][row % kSublanes * kLanes + column % kLanes];
+        const int64_t tile = copy.tile + row / rows_of_tile * copy.tiles + column / kLanes;
+        uint32_t& word = vmem_[tile][row % rows_of_tile / packing * kLanes + column % kLanes];
         const bool is_inside = row < copy.rows && column < copy.columns;
-        if (!is_inside) {
-          word = 0;
-          continue;
-        }
+        if (copy.is_in) word &= ~(ones << shift);
+        if (!is_inside) continue;
         // Only elements inside the block have offsets that are known to fit into 64 bits.
         const int64_t element = copy.element + row * copy.stride + column;
         if (copy.is_in) {
-          word = Read(copy.buffer, element);
+          word |= Read(copy.buffer, element) << shift;
         } else {
-          Write(copy.buffer, element, word);
+          Write(copy.buffer, element, word >> shift);
         }
       }
     }
@@ -313,12 +400,12 @@ class Core {
     const LloType type = program_.buffers[buffer].type;
     uint32_t word = 0;
     std::memcpy(&word, memory_[buffer].data() + element * BytesOf(type), static_cast<size_t>(BytesOf(type)));
-    return type == LloType::kBf16 ? word << 16 : type == LloType::kPred ? (word != 0 ? 1 : 0) : word;
+    return type == LloType::kPred ? (word != 0 ? 1 : 0) : word;
   }
 
+  // Writes the lowest bits of the word.
   void Write(int buffer, int64_t element, uint32_t word) {
     const LloType type = program_.buffers[buffer].type;
-    if (type == LloType::kBf16) word = WordOf(RoundToBf16(FloatOf(word))) >> 16;
     std::memcpy(memory_[buffer].data() + element * BytesOf(type), &word, static_cast<size_t>(BytesOf(type)));
   }
 

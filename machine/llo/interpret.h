@@ -9,7 +9,7 @@
 
 namespace xlad::machine {
 
-// The bytes of the program's buffers, dense and little-endian: f32, s32 and u32 in 4 bytes, bf16 in 2, pred in 1. The
+// The bytes of the program's buffers, dense and little-endian: elements have BytesOf bytes, and a pred is 0 or 1. The
 // format of buffers of type kOther is defined by the macro-operations that use them.
 using LloMemory = std::vector<std::string>;
 

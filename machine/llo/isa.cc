@@ -21,13 +21,19 @@ bool operator==(const LloLoop& a, const LloLoop& b) {
 }
 
 absl::string_view ToString(LloType type) {
-  static constexpr absl::string_view kNames[] = {"f32", "bf16", "s32", "u32", "pred", "other"};
+  static constexpr absl::string_view kNames[] = {"f32", "bf16", "s32", "u32", "pred", "f16", "s16",
+                                                 "u16", "s8", "u8", "f8e4m3fn", "f8e5m2", "other"};
   return kNames[static_cast<int>(type)];
 }
 
 int64_t BytesOf(LloType type) {
-  static constexpr int64_t kBytes[] = {4, 2, 4, 4, 1, 0};
+  static constexpr int64_t kBytes[] = {4, 2, 4, 4, 1, 2, 2, 2, 1, 1, 1, 1, 0};
   return kBytes[static_cast<int>(type)];
+}
+
+int PackingOf(LloType type) {
+  if (type == LloType::kPred || type == LloType::kOther) return 1;
+  return static_cast<int>(4 / BytesOf(type));
 }
 
 int SlotsOf(LloSlot slot, int vector_alus) {

@@ -6,8 +6,12 @@
 //
 // A core has 32 scalar registers, 32 vector registers, and VMEM. A vector register is a *tile* of 8 sublanes x 128
 // lanes of 32 bits; VMEM is an array of tiles. In VMEM, an array of R rows and C columns has ceil(R/8) x ceil(C/128)
-// tiles in row-major order, the layout (8,128). Elements are f32, s32, u32, or 0 and 1 for pred. A bf16 is stored as
-// the f32 of the same value.
+// tiles in row-major order, the layout (8,128). Elements are f32, s32, u32, or 0 and 1 for pred.
+//
+// Narrow types are packed: a word holds p = 2 elements of 16 bits or p = 4 elements of 8 bits (PackingOf), and a tile
+// has 8p rows. The layouts are (16,128) and (32,128). Sublane s, lane l holds the elements of the rows ps, ..., ps+p-1
+// of column l, the first row in the lowest bits. The vector and matrix units compute with words of 32 bits, so tiles
+// are unpacked after they are loaded: floats become the f32 of the same value, integers are extended.
 //
 // A *bundle* (a VLIW instruction) is what the core issues in one cycle: at most SlotsOf(slot, vector_alus) instructions
 // of each slot. All instructions of a bundle read their sources before any of them writes. A bundle is not issued until
@@ -17,7 +21,7 @@
 //            `stride` elements apart. In VMEM, each row of tiles has `tiles` tiles. DMA is asynchronous: the VMEM tiles
 //            and the buffer must not be used before a dma.wait on the same semaphore. A dma.wait waits for the oldest
 //            copy of its semaphore. If the block does not fill its tiles, the other elements of these tiles are 0
-//            after dma.in, and dma.out does not copy them.
+//            after dma.in, and dma.out does not copy them. The type of the buffer determines the packing.
 //   Matrix   unit m holds 128 x 128 weights. The k-th vmat.load (from 0) after a vmat.swap loads rows 8k to 8k+7 of the
 //            next weights, which become the current weights at the next vmat.swap. vmat.push multiplies 8 rows of 128
 //            elements by the current weights. Both are rounded to bf16, and sums are in f32. The 8 x 128 results are
@@ -127,10 +131,12 @@ struct LloKernel {
   friend bool operator==(const LloKernel&, const LloKernel&) = default;
 };
 
-// The element types that DMA converts from and to. Only macro-operations use arrays of other types (kOther).
-enum class LloType { kF32, kBf16, kS32, kU32, kPred, kOther };
+// The element types that DMA copies. Only macro-operations use arrays of other types (kOther).
+enum class LloType { kF32, kBf16, kS32, kU32, kPred, kF16, kS16, kU16, kS8, kU8, kE4m3, kE5m2, kOther };
 absl::string_view ToString(LloType type);
 int64_t BytesOf(LloType type);  // The size of an element in HBM; 0 for kOther.
+// The number of elements of the type in a word of VMEM: 1, 2 or 4.
+int PackingOf(LloType type);
 
 // An array in HBM, dense and row-major.
 struct LloBuffer {

@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 // y = x + x for 4 tiles, one after the other.
 constexpr char kDouble[] = R"(program double
 buffer x f32 4000
-buffer y bf16 4000
+buffer y f32 4000
 kernel double vmem 8 inputs x outputs y {
   { smov s0, #0 ; smov s1, #32 }
   { smov s2, #125 ; smov s3, #1 }
@@ -128,7 +128,7 @@ TEST(LloTextTest, ErrorsNameLineFoundAndExpected) {
   EXPECT_THAT(with("vadd.f32 v1", "vadd.f33 v1"), AllOf(HasSubstr("line 11"), HasSubstr("expected an instruction")));
   EXPECT_THAT(with("vadd.f32 v1, v0, v0", "vadd.f32 v1, v0"), HasSubstr("expected 3 operands"));
   EXPECT_THAT(with("vadd.f32 v1, v0, v0", "vadd.f32 v32, v0, v0"), HasSubstr("found \"v32\""));
-  EXPECT_THAT(with("buffer y bf16", "buffer y f64"), AllOf(HasSubstr("line 3"), HasSubstr("bf16")));
+  EXPECT_THAT(with("buffer y f32", "buffer y f64"), AllOf(HasSubstr("line 3"), HasSubstr("bf16")));
   EXPECT_THAT(with("buffer=y", "buffer=z"), HasSubstr("found \"z\""));
   EXPECT_THAT(with("  { dma.wait s3, sem=1 }\n}\n", ""), HasSubstr("line"));
   EXPECT_THAT(with("sem=0 }", "sem=32 }"), HasSubstr("semaphore 32"));
@@ -169,10 +169,95 @@ TEST(LloInterpreterTest, CopiesAndComputes) {
   const absl::Status status = RunLlo(program, NoMacros, &memory);
   ASSERT_TRUE(status.ok()) << status;
   for (int i = 0; i < 4000; ++i) {
-    uint16_t bits = 0;
-    std::memcpy(&bits, memory[1].data() + 2 * i, 2);
-    EXPECT_EQ(std::bit_cast<float>(uint32_t{bits} << 16), static_cast<float>(2 * (i % 100)));
+    float value = 0;
+    std::memcpy(&value, memory[1].data() + 4 * i, 4);
+    EXPECT_EQ(value, static_cast<float>(2 * (i % 100)));
   }
+}
+
+// Copies 37 rows of 3 elements to packed tiles, unpacks the rows 24 to 31, and packs them in the first rows of a tile
+// whose other rows are those of the first tile.
+constexpr char kPacked[] = R"(program packed
+buffer x TYPE 111
+buffer y WIDE 24
+buffer z TYPE ROWS
+kernel packed vmem 9 inputs x outputs y z {
+  { smov s0, #0 ; smov s1, #37 }
+  { smov s2, #3 ; smov s3, #1 }
+  { dma.in s0, s0, s1, s2, s3, buffer=x, stride=3, tiles=1, sem=0 }
+  { dma.wait s3, sem=0 }
+  { vld v0, s0, #TILE ; smov s4, #3 }
+  { vunpack.TYPE v1, v0, s4 ; smov s5, #8 }
+  { vst s5, v1, #0 }
+  { dma.out s5, s0, s5, s2, s3, buffer=y, stride=3, tiles=1, sem=1 }
+  { vld v2, s0, #0 ; dma.wait s3, sem=1 }
+  { vpack.PACK v3, v2, v1, s0 ; smov s6, #LINES }
+  { vst s5, v3, #0 }
+  { dma.out s5, s0, s6, s2, s3, buffer=z, stride=3, tiles=1, sem=1 }
+  { dma.wait s3, sem=1 }
+}
+)";
+
+TEST(LloInterpreterTest, PackedTiles) {
+  struct Case {
+    LloType type, wide;
+    const char* pack;
+  };
+  for (const auto& [type, wide, pack] :
+       {Case{LloType::kBf16, LloType::kF32, "bf16"}, Case{LloType::kF16, LloType::kF32, "f16"},
+        Case{LloType::kS16, LloType::kS32, "b16"}, Case{LloType::kU16, LloType::kU32, "b16"},
+        Case{LloType::kS8, LloType::kS32, "b8"}, Case{LloType::kU8, LloType::kU32, "b8"},
+        Case{LloType::kE4m3, LloType::kF32, "f8e4m3fn"}, Case{LloType::kE5m2, LloType::kF32, "f8e5m2"}}) {
+    const int packing = PackingOf(type), lines = 8 * packing;
+    const LloProgram program = Parsed(absl::StrReplaceAll(
+        kPacked, {{"TYPE", ToString(type)}, {"WIDE", ToString(wide)}, {"PACK", pack},
+                  {"ROWS", absl::StrCat(3 * lines)}, {"LINES", absl::StrCat(lines)},
+                  {"TILE", absl::StrCat(24 / lines)}}));
+    LloMemory memory = MemoryOf(program);
+    const int64_t bytes = BytesOf(type);
+    std::mt19937 random(static_cast<unsigned>(packing));
+    std::vector<uint32_t> elements(111);
+    for (size_t i = 0; i < elements.size(); ++i) {
+      // Random bits, except that exponents are not those of infinities and NaNs.
+      elements[i] = random() & (packing == 4 ? wide == LloType::kF32 ? 0xbb : 0xff : 0xbbff);
+      std::memcpy(memory[0].data() + static_cast<int64_t>(i) * bytes, &elements[i], static_cast<size_t>(bytes));
+    }
+    const absl::Status status = RunLlo(program, NoMacros, &memory);
+    ASSERT_TRUE(status.ok()) << status;
+    for (int i = 0; i < 24; ++i) {
+      uint32_t word = 0;
+      std::memcpy(&word, memory[1].data() + 4 * i, 4);
+      EXPECT_EQ(word, WordOfElement(type, elements[72 + i])) << ToString(type) << " " << i;
+    }
+    for (int i = 0; i < 3 * lines; ++i) {
+      uint32_t element = 0;
+      std::memcpy(&element, memory[2].data() + i * bytes, static_cast<size_t>(bytes));
+      EXPECT_EQ(element, elements[i < 24 ? 72 + i : i]) << ToString(type) << " " << i;
+    }
+  }
+}
+
+// The words of all elements of the narrow types, by definitions other than those of the interpreter.
+TEST(LloFunctionTest, WordsOfNarrowElements) {
+  for (uint32_t bits = 0; bits < 1 << 16; ++bits) {
+    EXPECT_EQ(WordOfElement(LloType::kS16, bits), bits < 0x8000 ? bits : bits - 0x10000);
+    EXPECT_EQ(WordOfElement(LloType::kU16, bits), bits);
+    EXPECT_EQ(WordOfElement(LloType::kS8, bits & 0xff), (bits & 0xff) < 0x80 ? bits & 0xff : (bits & 0xff) - 0x100);
+    EXPECT_EQ(WordOfElement(LloType::kU8, bits & 0xff), bits & 0xff);
+    for (const LloType type : {LloType::kS16, LloType::kU16, LloType::kBf16}) {
+      EXPECT_EQ(ElementOfWord(type, WordOfElement(type, bits)), bits);
+    }
+    const int exponent = static_cast<int>(bits >> 10 & 31);
+    const auto fraction = static_cast<double>(bits & 0x3ff) / 1024;
+    if (exponent == 31) continue;
+    const double value = exponent == 0 ? std::ldexp(fraction, -14) : std::ldexp(1 + fraction, exponent - 15);
+    const auto word = std::bit_cast<float>(WordOfElement(LloType::kF16, bits));
+    EXPECT_EQ(static_cast<double>(word), bits < 0x8000 ? value : -value);
+    EXPECT_EQ(ElementOfWord(LloType::kF16, WordOfElement(LloType::kF16, bits)), bits);
+  }
+  // Halfway between two numbers of f16, of which the even one is chosen.
+  EXPECT_EQ(ElementOfWord(LloType::kF16, std::bit_cast<uint32_t>(2049.0f)), 0x6800u);
+  EXPECT_EQ(ElementOfWord(LloType::kF16, std::bit_cast<uint32_t>(2051.0f)), 0x6802u);
 }
 
 TEST(LloInterpreterTest, FindsErrorsOfPrograms) {
@@ -235,8 +320,8 @@ TEST(LloInterpreterTest, CopiesHappenWhenTheyAreWaitedFor) {
   const LloProgram program = Parsed(text);
   LloMemory memory = MemoryOf(program);
   ASSERT_TRUE(RunLlo(program, NoMacros, &memory).ok());
-  uint16_t bits = 0;
-  std::memcpy(&bits, memory[1].data(), 2);
+  uint32_t bits = 0;
+  std::memcpy(&bits, memory[1].data(), 4);
   EXPECT_NE(bits, 0);  // The result is NaN, the initial value of VMEM, not twice the zeros of x.
 }
 
@@ -274,8 +359,8 @@ TEST(LloScoreboardTest, RatesAreThoseOfTheChip) {
   Chip chip = *BuiltInChip("v5e");
   const LloProgram program = Parsed(kDouble);
   const LloTime time = TimeLlo(program, program.kernels[0], chip);
-  EXPECT_EQ(time.hbm_bytes, 4000 * 4 + 4000 * 2);
-  EXPECT_NEAR(time.hbm_us, 24000 / chip.hbm_bytes_per_s * 1e6, 0.01);
+  EXPECT_EQ(time.hbm_bytes, 4000 * 4 + 4000 * 4);
+  EXPECT_NEAR(time.hbm_us, 32000 / chip.hbm_bytes_per_s * 1e6, 0.01);
   EXPECT_GT(time.us, 2 * kDmaLatencyUs);
   EXPECT_GT(time.stall_us, 0.9 * time.us - 0.1);
   chip.hbm_bytes_per_s *= 2;

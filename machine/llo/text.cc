@@ -103,7 +103,8 @@ class Parser {
       buffer.type = static_cast<LloType>(type);
       is_known = true;
     }
-    if (!is_known) return Unexpected(words[2], "f32, bf16, s32, u32, pred or other");
+    if (!is_known)
+      return Unexpected(words[2], "f32, bf16, f16, s32, u32, s16, u16, s8, u8, f8e4m3fn, f8e5m2, pred or other");
     XLAD_RETURN_IF_ERROR(Number(words[3], &buffer.elements));
     if (!buffers_.emplace(buffer.name, static_cast<int>(program_.buffers.size())).second) {
       return Unexpected(words[1], "a buffer name that is not taken");

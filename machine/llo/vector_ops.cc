@@ -50,6 +50,40 @@ int64_t ScalarQuotient(int64_t a, int64_t b) {
 }
 int64_t ScalarRemainder(int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
 
+// A type of floats of 8 bits: the sign, an exponent, and mantissa_bits. The numbers above `most` are infinity and NaNs.
+struct Float8 {
+  int mantissa_bits, bias;
+  uint32_t most, overflow, nan;
+};
+constexpr Float8 kE4m3{3, 7, 0x7e, 0x7f, 0x7f}, kE5m2{2, 15, 0x7b, 0x7c, 0x7e};
+
+uint32_t EncodeFloat8(const Float8& type, float value) {
+  const uint32_t sign = std::signbit(value) ? 0x80 : 0;
+  if (std::isnan(value)) return sign | type.nan;
+  if (std::isinf(value)) return sign | type.overflow;
+  const auto magnitude = static_cast<double>(std::abs(value));
+  if (magnitude == 0) return sign;
+  // The number in units of the last place, which an exponent below the smallest one does not change.
+  const int exponent = std::max(std::ilogb(magnitude), 1 - type.bias);
+  const double units = std::nearbyint(std::ldexp(magnitude, type.mantissa_bits - exponent));
+  // In units of the next lower exponent, the codes of normal numbers continue those of subnormal numbers.
+  const int64_t code = (static_cast<int64_t>(exponent - 1 + type.bias) << type.mantissa_bits) + std::llround(units);
+  return sign | (code > type.most ? type.overflow : static_cast<uint32_t>(code));
+}
+
+float DecodeFloat8(const Float8& type, uint32_t bits) {
+  const uint32_t code = bits & 0x7f, mantissa = code & ((1u << type.mantissa_bits) - 1);
+  const int exponent = static_cast<int>(code >> type.mantissa_bits);
+  float magnitude = std::numeric_limits<float>::quiet_NaN();
+  if (code == type.overflow && type.overflow != type.nan) {
+    magnitude = std::numeric_limits<float>::infinity();
+  } else if (code <= type.most) {
+    const uint32_t units = mantissa + (exponent > 0 ? 1u << type.mantissa_bits : 0);
+    magnitude = std::ldexp(static_cast<float>(units), std::max(exponent, 1) - type.bias - type.mantissa_bits);
+  }
+  return (bits & 0x80) != 0 ? -magnitude : magnitude;
+}
+
 bool IsShift(uint32_t by) { return by < 32; }
 
 #define XLAD_ROW(Id, expression) \
@@ -74,6 +108,9 @@ LloFunction FloatFunctionOf(LloOp op) {
     XLAD_ROW(FRoundEven, W(std::nearbyint(F(a))))
     XLAD_ROW(FSign, W(Sign(F(a))))
     XLAD_ROW(FRoundBf16, W(RoundToBf16(F(a))))
+    XLAD_ROW(FRoundE4m3, W(DecodeFloat8(kE4m3, EncodeFloat8(kE4m3, F(a)))))
+    XLAD_ROW(FRoundE5m2, W(DecodeFloat8(kE5m2, EncodeFloat8(kE5m2, F(a)))))
+    XLAD_ROW(FRoundF16, W(static_cast<float>(static_cast<_Float16>(F(a)))))
     XLAD_ROW(FIsFinite, W(static_cast<bool>(std::isfinite(F(a)))))
     XLAD_ROW(FExp, W(std::exp(D(a))))
     XLAD_ROW(FExpm1, W(std::expm1(D(a))))
@@ -138,6 +175,50 @@ float RoundToBf16(float value) {
   if (std::isnan(value)) return value;
   const uint32_t bits = W(value);
   return F((bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff0000u);
+}
+
+uint32_t WordOfElement(LloType type, uint32_t bits) {
+  switch (type) {
+    case LloType::kBf16:
+      return bits << 16;
+    case LloType::kF16:
+      return W(static_cast<float>(std::bit_cast<_Float16>(static_cast<uint16_t>(bits))));
+    case LloType::kS16:
+      return W(static_cast<int32_t>(static_cast<int16_t>(bits)));
+    case LloType::kU16:
+      return bits & 0xffff;
+    case LloType::kS8:
+      return W(static_cast<int32_t>(static_cast<int8_t>(bits)));
+    case LloType::kU8:
+      return bits & 0xff;
+    case LloType::kE4m3:
+      return W(DecodeFloat8(kE4m3, bits));
+    case LloType::kE5m2:
+      return W(DecodeFloat8(kE5m2, bits));
+    default:
+      return bits;
+  }
+}
+
+uint32_t ElementOfWord(LloType type, uint32_t word) {
+  switch (type) {
+    case LloType::kBf16:
+      return W(RoundToBf16(F(word))) >> 16;
+    case LloType::kF16:
+      return std::bit_cast<uint16_t>(static_cast<_Float16>(F(word)));
+    case LloType::kS16:
+    case LloType::kU16:
+      return word & 0xffff;
+    case LloType::kS8:
+    case LloType::kU8:
+      return word & 0xff;
+    case LloType::kE4m3:
+      return EncodeFloat8(kE4m3, F(word));
+    case LloType::kE5m2:
+      return EncodeFloat8(kE5m2, F(word));
+    default:
+      return word;
+  }
 }
 
 LloFunction FunctionOf(LloOp op) {

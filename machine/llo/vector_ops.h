@@ -10,6 +10,13 @@ namespace xlad::machine {
 // Rounds to the nearest bf16, with ties to even. NaN stays NaN.
 float RoundToBf16(float value);
 
+// The word of 32 bits of an element of a narrow type, whose bits are the lowest of `bits`, and the reverse. bf16 and
+// f16 become f32, and are rounded to nearest, with ties to even; so do the floats of 8 bits, which overflow to infinity
+// if the type has one, otherwise to NaN. Integers are extended, and their high bits are dropped. Other types are
+// returned unchanged.
+uint32_t WordOfElement(LloType type, uint32_t bits);
+uint32_t ElementOfWord(LloType type, uint32_t word);
+
 // Computes one element of an elementwise instruction. The arguments are the words of up to three sources; the result is
 // a word.
 //   floats       Basic arithmetic is rounded once. Other functions are computed in double and then rounded. The

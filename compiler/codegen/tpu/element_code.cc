@@ -6,6 +6,7 @@
 #include <map>
 
 #include "compiler/analysis/plain_reducer.h"
+#include "machine/llo/vector_ops.h"
 #include "tensor/small_float.h"
 
 namespace xlad::compiler {
@@ -18,7 +19,32 @@ enum class Words { kFloat, kSigned, kUnsigned, kPred };
 Words WordsOf(ElementType type) {
   if (tensor::IsFloating(type)) return Words::kFloat;
   if (type == ElementType::kPred) return Words::kPred;
-  return type == ElementType::kS32 ? Words::kSigned : Words::kUnsigned;
+  const bool is_signed = type == ElementType::kS32 || type == ElementType::kS16 || type == ElementType::kS8;
+  return is_signed ? Words::kSigned : Words::kUnsigned;
+}
+
+// Rounds a word of f32 to a narrow float, or makes a word of 32 bits one of a narrow integer, which wraps.
+int Narrowed(ElementType type, int value, LloBuilder* builder) {
+  if (type == ElementType::kBF16) return builder->Vector(LloOp::kFRoundBf16, {value});
+  if (type == ElementType::kF16) return builder->Vector(LloOp::kFRoundF16, {value});
+  if (type == ElementType::kF8E4M3FN) return builder->Vector(LloOp::kFRoundE4m3, {value});
+  if (type == ElementType::kF8E5M2) return builder->Vector(LloOp::kFRoundE5m2, {value});
+  const auto bits = static_cast<uint32_t>(tensor::BitWidth(type));
+  if (type == ElementType::kF32 || WordsOf(type) == Words::kPred || bits == 32) return value;
+  if (WordsOf(type) == Words::kUnsigned) {
+    return builder->Vector(LloOp::kIAnd, {value, builder->Constant((uint32_t{1} << bits) - 1)});
+  }
+  const int by = builder->Constant(32 - bits);
+  return builder->Vector(LloOp::kIShr, {builder->Vector(LloOp::kIShl, {value, by}), by});
+}
+
+// The word of the same bits of a narrow integer, extended as if it were signed or unsigned.
+int Extended(ElementType type, bool as_signed, int value, LloBuilder* builder) {
+  const bool is_16 = tensor::BitWidth(type) == 16;
+  if (tensor::BitWidth(type) == 32) return value;
+  return Narrowed(
+      as_signed ? (is_16 ? ElementType::kS16 : ElementType::kS8) : (is_16 ? ElementType::kU16 : ElementType::kU8),
+      value, builder);
 }
 
 using Codes = std::map<Opcode, LloOp>;
@@ -110,7 +136,16 @@ int EmitConvert(const Instruction& convert, int x, LloBuilder* builder) {
     return builder->Vector(from == Words::kFloat ? LloOp::kFNe : LloOp::kINe, {x, zero});
   }
   if (from == Words::kFloat && to != Words::kFloat) {
-    return builder->Vector(to == Words::kSigned ? LloOp::kFToI : LloOp::kFToU, {x});
+    const bool is_signed = to == Words::kSigned;
+    const int word = builder->Vector(is_signed ? LloOp::kFToI : LloOp::kFToU, {x});
+    const int64_t bits = tensor::BitWidth(convert.shape().type());
+    if (bits == 32) return word;
+    // The conversion saturates.
+    const int64_t values = int64_t{1} << bits;
+    const int most = builder->Constant(static_cast<uint32_t>(is_signed ? values / 2 - 1 : values - 1));
+    if (!is_signed) return builder->Vector(LloOp::kUMin, {word, most});
+    const int least = builder->Constant(static_cast<uint32_t>(-values / 2));
+    return builder->Vector(LloOp::kIMax, {builder->Vector(LloOp::kIMin, {word, most}), least});
   }
   if (from != Words::kFloat && to == Words::kFloat) {
     return builder->Vector(from == Words::kUnsigned ? LloOp::kUToF : LloOp::kIToF, {x});
@@ -147,6 +182,11 @@ int EmitUnrounded(const Instruction& i, const std::vector<int>& v, LloBuilder* b
     const int negative = builder->Vector(LloOp::kISub, {builder->Constant(0), v[0]});
     return i.opcode() == Opcode::kNegate ? negative : builder->Vector(LloOp::kIMax, {v[0], negative});
   }
+  if (i.opcode() == Opcode::kShiftRightLogical || i.opcode() == Opcode::kShiftRightArithmetic) {
+    const bool as_signed = i.opcode() == Opcode::kShiftRightArithmetic;
+    const int from = Extended(i.shape().type(), as_signed, v[0], builder);
+    return builder->Vector(as_signed ? LloOp::kIShr : LloOp::kUShr, {from, v[1]});
+  }
   if (words == Words::kUnsigned && i.opcode() == Opcode::kNegate) {
     return builder->Vector(LloOp::kISub, {builder->Constant(0), v[0]});
   }
@@ -161,7 +201,9 @@ bool HasCode(const Instruction& i, Words words) {
     case Opcode::kSelect:
       return true;
     case Opcode::kBitcastConvert:
-      return tensor::BitWidth(i.shape().type()) == 32 && tensor::BitWidth(i.operand(0)->shape().type()) == 32;
+      if (tensor::BitWidth(i.shape().type()) != tensor::BitWidth(i.operand(0)->shape().type())) return false;
+      return tensor::BitWidth(i.shape().type()) == 32 ||
+             (is_integer && WordsOf(i.shape().type()) != Words::kFloat && WordsOf(i.shape().type()) != Words::kPred);
     case Opcode::kReducePrecision:
       return i.attributes().exponent_bits == 8 && i.attributes().mantissa_bits == 7;
     case Opcode::kClamp:
@@ -193,6 +235,20 @@ LloType LloTypeOf(ElementType type) {
       return LloType::kU32;
     case ElementType::kPred:
       return LloType::kPred;
+    case ElementType::kF16:
+      return LloType::kF16;
+    case ElementType::kS16:
+      return LloType::kS16;
+    case ElementType::kU16:
+      return LloType::kU16;
+    case ElementType::kS8:
+      return LloType::kS8;
+    case ElementType::kU8:
+      return LloType::kU8;
+    case ElementType::kF8E4M3FN:
+      return LloType::kE4m3;
+    case ElementType::kF8E5M2:
+      return LloType::kE5m2;
     default:
       return LloType::kOther;
   }
@@ -213,9 +269,10 @@ bool HasElementCode(const Instruction& instruction) {
 
 int EmitElement(const Instruction& instruction, const std::vector<int>& operands, LloBuilder* builder) {
   const int value = EmitUnrounded(instruction, operands, builder);
-  const bool is_rounded = instruction.shape().type() == ElementType::kBF16 && instruction.opcode() != Opcode::kSelect;
-  return is_rounded ? builder->Vector(LloOp::kFRoundBf16, {value}) : value;
+  return instruction.opcode() == Opcode::kSelect ? value : Narrowed(instruction.shape().type(), value, builder);
 }
+
+int EmitNarrowed(ElementType type, int value, LloBuilder* builder) { return Narrowed(type, value, builder); }
 
 uint32_t WordOf(const Instruction& constant) {
   const tensor::Array& array = constant.literal()->array;
@@ -223,7 +280,15 @@ uint32_t WordOf(const Instruction& constant) {
     case ElementType::kPred:
       return array.values<uint8_t>()[0] != 0 ? 1 : 0;
     case ElementType::kBF16:
-      return uint32_t{array.values<uint16_t>()[0]} << 16;
+    case ElementType::kF16:
+    case ElementType::kS16:
+    case ElementType::kU16:
+      return machine::WordOfElement(LloTypeOf(constant.shape().type()), array.values<uint16_t>()[0]);
+    case ElementType::kS8:
+    case ElementType::kU8:
+    case ElementType::kF8E4M3FN:
+    case ElementType::kF8E5M2:
+      return machine::WordOfElement(LloTypeOf(constant.shape().type()), array.values<uint8_t>()[0]);
     default:
       return array.values<uint32_t>()[0];
   }

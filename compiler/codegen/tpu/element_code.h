@@ -8,16 +8,19 @@
 
 namespace xlad::compiler {
 
-// The type in HBM, or kOther if DMA cannot convert it.
+// The type in HBM, or kOther if the core has no code for it.
 machine::LloType LloTypeOf(ElementType type);
 
 // Whether EmitElement accepts the instruction: an elementwise instruction for which the chip has code, whose operands
-// and result have types that DMA converts. Each operand must have the dimensions of the result, or a single element.
+// and result have types other than kOther. Each operand must have the dimensions of the result, or a single element.
 bool HasElementCode(const Instruction& instruction);
 
 // Writes the code that computes one tile of the instruction, and returns the number of the vector value that holds it.
 // `operands` are the numbers of the vector values that hold the operands, in the builder's current block.
 int EmitElement(const Instruction& instruction, const std::vector<int>& operands, LloBuilder* builder);
+
+// Rounds a value of f32 to a narrower float, and wraps an integer to the width of the type. Returns the new value.
+int EmitNarrowed(ElementType type, int value, LloBuilder* builder);
 
 // The 32-bit word that represents a scalar constant in a vector register.
 uint32_t WordOf(const Instruction& constant);

@@ -1,12 +1,14 @@
 // Elementwise instructions, and reductions of their results: expressions on tiles.
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <optional>
 
 #include "base/rounding.h"
 #include "base/status.h"
 #include "compiler/codegen/tpu/element_code.h"
 #include "compiler/codegen/tpu/lowering.h"
+#include "compiler/codegen/tpu/packed_tiles.h"
 
 namespace xlad::compiler {
 
@@ -17,7 +19,8 @@ using machine::LloType;
 namespace {
 
 constexpr int64_t kMaxBlockTiles = 64;
-constexpr size_t kMaxStreams = 7;      // Each stream needs two scalar registers.
+// Each stream needs two scalar registers. Packed streams need two more for the parts of tiles.
+constexpr size_t kMaxStreams = 7, kMaxPackedStreams = 5;
 constexpr size_t kMaxExpression = 96;  // The maximum number of instructions of an expression.
 
 // How the elements of a stream are distributed over the tiles of a domain: one for each element, column or row of the
@@ -42,10 +45,10 @@ class TileExpression {
       : lowering_(*lowering), root_(root), dims_(root->shape().dims()), with_producers_(with_producers) {}
 
   // Lowers the instructions that the expression reads. Returns false if the expression has more than kMaxStreams
-  // streams or kMaxExpression instructions.
+  // streams (kMaxPackedStreams if one is packed) or kMaxExpression instructions.
   bool Build() {
     Visit(root_, true);
-    return streams_.size() <= kMaxStreams && order_.size() <= kMaxExpression;
+    return streams_.size() <= (is_packed() ? kMaxPackedStreams : kMaxStreams) && order_.size() <= kMaxExpression;
   }
 
   // Whether a tile may be any part of the array, because no leaf depends on rows and columns.
@@ -54,6 +57,13 @@ class TileExpression {
       if (leaf.spread == Spread::kRow || leaf.spread == Spread::kColumn) return false;
     }
     return iotas_.empty();
+  }
+
+  // Whether the result or a stream is packed.
+  bool is_packed() const {
+    const auto is = [](LloType type) { return machine::PackingOf(type) > 1; };
+    return is(LloTypeOf(root_->shape().type())) ||
+           std::any_of(streams_.begin(), streams_.end(), [&](const Leaf& leaf) { return is(TypeOf(leaf)); });
   }
 
   int64_t stream_count() const { return std::ssize(streams_); }
@@ -68,6 +78,7 @@ class TileExpression {
     for (const Leaf& leaf : streams_) {
       TileStream& stream = streams.emplace_back();
       stream.buffer = leaf.buffer;
+      stream.type = TypeOf(leaf);
       stream.steps.assign(domain.grid.counts.size(), 0);
       for (size_t axis = 0; axis < stream.steps.size(); ++axis) {
         const int64_t rows = domain.row_steps[axis], columns = domain.column_steps[axis];
@@ -90,16 +101,37 @@ class TileExpression {
     int64_t column_offset = 0, row_offset = 0;  // Added to tile_column and tile_row.
     int row = 0, column = 0;
     int64_t tile_columns = 1;  // The number of tiles in a row of tiles of the block.
-    std::vector<int> addresses;
+    // For each stream, the scalar registers with the number of its tile, without the offsets, and with the part of the
+    // tile if it is packed.
+    std::vector<int> addresses, parts;
   };
 
-  // For each stream, the scalar register with the number of its tile at a position, without the offsets of the
-  // position.
-  std::vector<int> EmitAddresses(LloBuilder* builder, const Position& at) const {
+  // Sets the addresses and parts of a position.
+  void EmitAddresses(LloBuilder* builder, Position* position) const {
+    const Position& at = *position;
     int tile = -1;  // The register with the number of the tile in the block.
     std::vector<int> addresses;
+    std::map<int, int> parts;  // The registers of the parts, by packing.
+    position->parts.clear();
     for (size_t s = 0; s < streams_.size(); ++s) {
       const Spread spread = streams_[s].spread;
+      const int packing = machine::PackingOf(TypeOf(streams_[s]));
+      if (packing > 1 && (spread == Spread::kBlock || spread == Spread::kColumn)) {
+        if (!parts.contains(packing)) {
+          parts[packing] = builder->NewScalar();
+          builder->Scalar(LloOp::kSAndI, parts[packing], at.tile_row, packing - 1);
+        }
+        position->parts.push_back(parts[packing]);
+        const int address = addresses.emplace_back(builder->NewScalar());
+        builder->Scalar(LloOp::kSDivI, address, at.tile_row, packing);
+        if (spread == Spread::kBlock) {
+          builder->Scalar(LloOp::kSMulI, address, address, at.tile_columns);
+          builder->ScalarSum(address, address, at.tile_column);
+        }
+        builder->ScalarSum(address, address, at.step->inputs[s]);
+        continue;
+      }
+      position->parts.push_back(LloBuilder::zero());  // Rows and scalars are in the first part.
       if (spread == Spread::kBlock && tile < 0) {
         tile = builder->NewScalar();
         builder->Scalar(LloOp::kSMulI, tile, at.tile_row, at.tile_columns);
@@ -113,7 +145,7 @@ class TileExpression {
       addresses.push_back(builder->NewScalar());
       builder->ScalarSum(addresses.back(), at.step->inputs[s], inside);
     }
-    return addresses;
+    position->addresses = std::move(addresses);
   }
 
   // Writes the code for a tile, and returns the vector value of the result.
@@ -138,6 +170,8 @@ class TileExpression {
     int buffer;
     Spread spread;
   };
+
+  LloType TypeOf(const Leaf& leaf) const { return lowering_.TypeOf(leaf.buffer); }
 
   void Visit(const Instruction* instruction, bool is_root) {
     if (!visited_.insert(instruction).second) return;
@@ -202,6 +236,7 @@ class TileExpression {
                            : spread == Spread::kColumn ? at.row_offset
                                                        : 0;
     int value = builder->Load(at.addresses[s], offset, static_cast<int>(s));
+    value = Unpack(builder, TypeOf(streams_[s]), value, at.parts[s]);
     if (spread == Spread::kRow || spread == Spread::kScalar) value = builder->Vector(LloOp::kVBcastSub, {value});
     if (spread == Spread::kColumn || spread == Spread::kScalar) value = builder->Vector(LloOp::kVBcastLane, {value});
     return value;
@@ -230,9 +265,8 @@ class TileExpression {
     if (along != last && along > 0) {
       index = builder->Vector(LloOp::kIRem, {index, builder->Constant(static_cast<uint32_t>(dims[along]))});
     }
-    if (!tensor::IsFloating(iota.shape().type())) return index;
-    const int value = builder->Vector(LloOp::kIToF, {index});
-    return iota.shape().type() == ElementType::kBF16 ? builder->Vector(LloOp::kFRoundBf16, {value}) : value;
+    const ElementType type = iota.shape().type();
+    return EmitNarrowed(type, tensor::IsFloating(type) ? builder->Vector(LloOp::kIToF, {index}) : index, builder);
   }
 
   LloLowering& lowering_;
@@ -317,7 +351,7 @@ void LloLowering::LowerMap(const Instruction& root, int out) {
     rows = root.shape().elements() / width;
   }
   const TileDomain domain = MapDomain(rows, width, BlockTiles(kMaxBlockTiles, expression->stream_count() + 1));
-  TileStream output{out, domain.row_steps, 0, width, domain.rows, domain.columns};
+  TileStream output{out, domain.row_steps, 0, width, domain.rows, domain.columns, TypeOf(out)};
   for (size_t axis = 0; axis < output.steps.size(); ++axis) {
     output.steps[axis] = domain.row_steps[axis] * width + domain.column_steps[axis];
   }
@@ -337,13 +371,14 @@ void LloLowering::LowerMap(const Instruction& root, int out) {
     builder.BeginLoop(at.tile_row, output.tile_rows());
     builder.BeginLoop(part, at.tile_columns / unroll);
     builder.Scalar(LloOp::kSMulI, at.tile_column, part, unroll);
-    at.addresses = expression->EmitAddresses(&builder, at);
+    expression->EmitAddresses(&builder, &at);
     const int tile = builder.NewScalar();
-    builder.Scalar(LloOp::kSMulI, tile, at.tile_row, at.tile_columns);
+    const RowPosition rows_at = PositionOfRows(&builder, output.type, at.tile_row);
+    builder.Scalar(LloOp::kSMulI, tile, rows_at.tile_row, at.tile_columns);
     builder.ScalarSum(tile, tile, at.tile_column);
     builder.ScalarSum(tile, tile, step.outputs[0]);
     for (at.column_offset = 0; at.column_offset < unroll; ++at.column_offset) {
-      builder.Store(tile, at.column_offset, expression->Emit(&builder, at), 100);
+      StoreRows(&builder, output.type, {tile, at.column_offset, rows_at.part, 100}, expression->Emit(&builder, at));
     }
     builder.EndLoop();
     builder.EndLoop();
@@ -362,6 +397,7 @@ struct ReduceCode {
   bool over_columns;
   int64_t tile_rows, tile_columns;
   int64_t sums;  // The first tile of the partial results in VMEM.
+  LloType initial_type, result_type;
 };
 
 // A vector with 1 in the elements whose row or column in the block is less than the extent of the step, and 0 in the
@@ -404,7 +440,8 @@ void EmitSums(const ReduceCode& code, const TileStep& step) {
   const int kept = builder.NewScalar(), part = builder.NewScalar(), moving = builder.NewScalar();
   const int64_t kept_trips = code.over_columns ? code.tile_rows : code.tile_columns;
   const int64_t moving_trips = code.over_columns ? code.tile_columns : code.tile_rows;
-  const int64_t unroll = UnrollOf(moving_trips);
+  // The rows of a packed tile have the same address, so they are not unrolled.
+  const int64_t unroll = !code.over_columns && code.expression->is_packed() ? 1 : UnrollOf(moving_trips);
   at.tile_row = code.over_columns ? kept : moving;
   at.tile_column = code.over_columns ? moving : kept;
   builder.BeginLoop(kept, kept_trips);
@@ -415,7 +452,7 @@ void EmitSums(const ReduceCode& code, const TileStep& step) {
                 200);
   builder.BeginLoop(part, moving_trips / unroll);
   builder.Scalar(LloOp::kSMulI, moving, part, unroll);
-  at.addresses = code.expression->EmitAddresses(&builder, at);
+  code.expression->EmitAddresses(&builder, &at);
   int sum = -1;
   for (int64_t u = 0; u < unroll; ++u) {
     (code.over_columns ? at.column_offset : at.row_offset) = u;
@@ -444,10 +481,13 @@ void EmitTotals(const ReduceCode& code, const TileStep& step) {
   for (int by = count / 2; by > 0; by /= 2) {
     total = builder.Vector(code.reducer.op, {total, builder.Vector(rotate, {total}, by)});
   }
-  const int initial = builder.Vector(LloOp::kVBcastSub, {builder.Load(step.inputs.back(), 0, 99)});
+  const int loaded = Unpack(&builder, code.initial_type, builder.Load(step.inputs.back(), 0, 99), LloBuilder::zero());
+  const int initial = builder.Vector(LloOp::kVBcastSub, {loaded});
   total = builder.Vector(code.reducer.op, {builder.Vector(LloOp::kVBcastLane, {initial}), total});
-  builder.ScalarSum(tile, kept, step.outputs[0]);
-  builder.Store(tile, 0, total, 100);
+  RowPosition to{kept, LloBuilder::zero()};
+  if (code.over_columns) to = PositionOfRows(&builder, code.result_type, kept);
+  builder.ScalarSum(tile, to.tile_row, step.outputs[0]);
+  StoreRows(&builder, code.result_type, {tile, 0, to.part, 100}, total);
   builder.EndLoop();
 }
 
@@ -490,6 +530,7 @@ bool LloLowering::LowerReduce(const Instruction& reduce, int out) {
                                        : ReduceRowsDomain(outer, reduced, width, block_tiles);
   std::vector<TileStream> inputs = expression->StreamsOn(domain);
   inputs.push_back({Materialize(reduce.operand(1)), Dims(domain.grid.counts.size(), 0)});
+  inputs.back().type = TypeOf(inputs.back().buffer);
   TileStream output{out, by_columns ? domain.row_steps : Dims{width, domain.columns.block, 0}};
   if (by_columns) {
     output.rows = domain.rows;
@@ -497,9 +538,12 @@ bool LloLowering::LowerReduce(const Instruction& reduce, int out) {
     output.columns = domain.columns;
     output.row_stride = width;
   }
+  output.type = TypeOf(out);
   LloBuilder builder = NewBuilder();
   TilePipeline pipeline(&builder, domain.grid, inputs, {output});
   ReduceCode code{&builder, &*expression, &domain, reducer, by_columns};
+  code.initial_type = inputs.back().type;
+  code.result_type = output.type;
   code.tile_rows = CeilDiv(domain.rows.block, kSublanes);
   code.tile_columns = CeilDiv(domain.columns.block, kLanes);
   code.sums = builder.NewTiles(by_columns ? code.tile_rows : code.tile_columns);

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "compiler/codegen/tpu/element_code.h"
 #include "compiler/codegen/tpu/lowering.h"
+#include "compiler/codegen/tpu/packed_tiles.h"
 
 namespace xlad::compiler {
 
@@ -30,7 +31,7 @@ std::pair<int64_t, int64_t> CopyBlock(int64_t rows, int64_t width, int64_t tiles
 bool IsKnown(const Shape& shape) { return shape.is_array() && LloTypeOf(shape.type()) != LloType::kOther; }
 
 // Stores change(from, u) in each tile of the output's block. The corresponding tile of the input's block is at offset u
-// from the register `from`.
+// from the register `from`. Tiles are copied as they are, packed or not.
 template <typename Change>
 void EmitTiles(LloBuilder* builder, const TileStep& step, int64_t tiles, const Change& change) {
   const ScalarScope scope(builder);
@@ -70,6 +71,7 @@ void LloLowering::EmitMove(const Move& move) {
   }
   const int row_axis = add_axis(CeilDiv(rows, row_block), row_block * from.row_stride, row_block * to.row_stride);
   const int column_axis = add_axis(CeilDiv(width, column_block), column_block, column_block);
+  from.type = to.type = TypeOf(move.to);
   from.rows = to.rows = {row_axis, row_block, rows};
   from.columns = to.columns = {column_axis, column_block, width};
   LloBuilder builder = NewBuilder();
@@ -84,8 +86,11 @@ void LloLowering::EmitFill(int scalar, int to) {
   const int64_t width = result_.program.buffers[to].elements;
   const int64_t column_block = std::min(CeilDiv(width, kLanes), kMaxTileColumns) * kLanes;
   const TileGrid grid{{CeilDiv(width, column_block)}};
-  const TileStream from{scalar, {0}};
-  const TileStream out{to, {column_block}, 0, width, {}, {0, column_block, width}};
+  // The words that the scalar's word is copied to have the scalar in their first row, which is the only one that is
+  // copied out of packed tiles.
+  TileStream from{scalar, {0}};
+  from.type = TypeOf(scalar);
+  const TileStream out{to, {column_block}, 0, width, {}, {0, column_block, width}, TypeOf(to)};
   LloBuilder builder = NewBuilder();
   TilePipeline pipeline(&builder, grid, {from}, {out});
   pipeline.Run([&](const TileStep& step) {
@@ -101,13 +106,26 @@ void LloLowering::EmitBlockTransposes(int buffer, const Dims& sizes, int out) {
   const int64_t rows = sizes[1], columns = sizes[2];
   const TileGrid grid{{sizes[0], CeilDiv(rows, kLanes), CeilDiv(columns, kLanes)}};
   const BlockExtent row_extent{1, kLanes, rows}, column_extent{2, kLanes, columns};
-  const TileStream from{buffer, {rows * columns, kLanes * columns, kLanes}, 0, columns, row_extent, column_extent};
-  const TileStream to{out, {rows * columns, kLanes, kLanes * rows}, 0, rows, column_extent, row_extent};
+  const LloType type = TypeOf(buffer);
+  const int packing = machine::PackingOf(type);
+  const TileStream from{buffer, {rows * columns, kLanes * columns, kLanes}, 0, columns, row_extent, column_extent,
+                        type};
+  const TileStream to{out, {rows * columns, kLanes, kLanes * rows}, 0, rows, column_extent, row_extent, type};
   LloBuilder builder = NewBuilder();
   TilePipeline pipeline(&builder, grid, {from}, {to});
   pipeline.Run([&](const TileStep& step) {
-    for (int t = 0; t < kMatrixTiles; ++t) builder.Push(LloOp::kXPush, {builder.Load(step.inputs[0], t, 0)});
-    for (int t = 0; t < kMatrixTiles; ++t) builder.Store(step.outputs[0], t, builder.Vector(LloOp::kXPop, {}), 100);
+    const ScalarScope scope(&builder);
+    std::vector<int> parts;
+    for (int part = 0; part < packing; ++part) parts.push_back(PartRegister(&builder, part));
+    for (int t = 0; t < kMatrixTiles; ++t) {
+      const int loaded = builder.Load(step.inputs[0], t / packing, 0);
+      builder.Push(LloOp::kXPush, {Unpack(&builder, type, loaded, parts[t % packing])});
+    }
+    for (int t = 0; t < kMatrixTiles; t += packing) {
+      int tile = packing == 1 ? 0 : builder.Constant(0);
+      for (const int part : parts) tile = Pack(&builder, type, tile, builder.Vector(LloOp::kXPop, {}), part);
+      builder.Store(step.outputs[0], t / packing, tile, 100);
+    }
   });
   AddKernel(&builder, {buffer}, {out});
 }
@@ -224,14 +242,15 @@ bool LloLowering::LowerBroadcast(const Instruction& broadcast, int out) {
   const auto [row_block, column_block] = CopyBlock(copied, width, BlockTiles(kMaxTiles, 2));
   const TileGrid grid{{CeilDiv(copied, row_block), CeilDiv(width, column_block)}};
   const BlockExtent row_extent{0, row_block, copied};
-  const TileStream in{rows, {row_block, 0}, 0, 1, row_extent, {}};
-  const TileStream to{out, {row_block * width, column_block}, 0, width, row_extent, {1, column_block, width}};
+  const LloType type = TypeOf(out);
+  const TileStream in{rows, {row_block, 0}, 0, 1, row_extent, {}, type};
+  const TileStream to{out, {row_block * width, column_block}, 0, width, row_extent, {1, column_block, width}, type};
   LloBuilder builder = NewBuilder();
   TilePipeline pipeline(&builder, grid, {in}, {to});
   pipeline.Run([&](const TileStep& step) {
     const ScalarScope scope(&builder);
     const int row = builder.NewScalar(), address = builder.NewScalar(), tile = builder.NewScalar();
-    builder.BeginLoop(row, to.tile_rows());
+    builder.BeginLoop(row, to.packed_rows());  // A word has the same rows in each lane.
     builder.ScalarSum(address, row, step.inputs[0]);
     builder.Scalar(LloOp::kSMulI, tile, row, to.tile_columns());
     builder.ScalarSum(tile, tile, step.outputs[0]);

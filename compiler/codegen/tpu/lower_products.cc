@@ -6,6 +6,7 @@
 #include "compiler/analysis/library_op.h"
 #include "compiler/codegen/tpu/element_code.h"
 #include "compiler/codegen/tpu/lowering.h"
+#include "compiler/codegen/tpu/packed_tiles.h"
 #include "machine/llo/scoreboard.h"
 
 namespace xlad::compiler {
@@ -54,14 +55,25 @@ struct Pass {
 std::vector<Pass> PassTable(int passes) {
   if (passes == 1) return {{0, 0}};
   if (passes == 3) return {{0, 1}, {1, 0}, {0, 0}};
+  if (passes == 4) return {{1, 1}, {0, 1}, {1, 0}, {0, 0}};
   return {{0, 2}, {1, 1}, {0, 1}, {2, 0}, {1, 0}, {0, 0}};
 }
+
+// The types of the operands and the result of a product. Operands of integers have 8 bits, so they are numbers of bf16,
+// and the sum of 128 products of them is a number of f32. Such sums become s32, and are added as s32.
+struct ProductTypes {
+  LloType operands, result;
+  bool is_integer() const { return operands == LloType::kS8 || operands == LloType::kU8; }
+};
 
 // Writes the steps of a product: blocks of lhs [rows, depth] and rhs [depth, columns].
 class ProductCode {
  public:
-  ProductCode(LloBuilder* builder, const MatrixProductOf& product, int units)
-      : builder_(*builder), passes_(PassTable(product.passes)) {
+  ProductCode(LloBuilder* builder, const MatrixProductOf& product, const ProductTypes& types, int units)
+      : builder_(*builder),
+        passes_(PassTable(product.passes)),
+        types_(types),
+        packing_(machine::PackingOf(types.operands)) {
     row_block_ = std::min(RoundUp(product.m, kSublanes), kRowBlock);
     depth_block_ = std::min(RoundUp(product.k, kLanes), kDepthBlock);
     column_block_ = std::min(RoundUp(product.n, kLanes), kColumnBlock);
@@ -79,9 +91,11 @@ class ProductCode {
     const BlockExtent rows{1, row_block_, product.m}, columns{2, column_block_, product.n};
     const BlockExtent depth{3, depth_block_, product.k};
     const int64_t mk = product.m * product.k, kn = product.k * product.n, mn = product.m * product.n;
-    lhs_ = {product.lhs, {mk, row_block_ * product.k, 0, depth_block_}, 0, product.k, rows, depth};
-    rhs_ = {product.rhs, {kn, 0, column_block_, depth_block_ * product.n}, 0, product.n, depth, columns};
-    result_ = {product.result, {mn, row_block_ * product.n, column_block_, 0}, 0, product.n, rows, columns};
+    lhs_ = {product.lhs, {mk, row_block_ * product.k, 0, depth_block_}, 0, product.k, rows, depth, types_.operands};
+    rhs_ = {product.rhs,    {kn, 0, column_block_, depth_block_ * product.n}, 0, product.n, depth, columns,
+            types_.operands};
+    result_ = {product.result, {mn, row_block_ * product.n, column_block_, 0}, 0, product.n, rows, columns,
+               types_.result};
   }
 
   void Run() {
@@ -153,6 +167,12 @@ class ProductCode {
     }
   }
 
+  // The rows of an operand, whose tile is `packed`, as numbers of f32.
+  int OperandOf(int packed, int part) {
+    const int value = Unpack(&builder_, types_.operands, packed, part);
+    return types_.is_integer() ? builder_.Vector(LloOp::kIToF, {value}) : value;
+  }
+
   // A part of a value, as in PassTable.
   int PartOf(int value, int part) {
     for (int i = 0; i < part; ++i) {
@@ -165,15 +185,17 @@ class ProductCode {
   void EmitWeights(int part) {
     const ScalarScope scope(&builder_);
     const int first = builder_.NewScalar(), columns = builder_.NewScalar();
-    // Tile r of the weights of unit u is tile (16 slice + r, units group + u) of the block.
-    builder_.Scalar(LloOp::kSMulI, first, slice_, kMatrixTiles * column_tiles_);
+    // Tile r of the weights of unit u is tile (16 slice + r, units group + u) of the block if elements are not packed.
+    std::vector<int> parts;
+    for (int p = 0; p < packing_; ++p) parts.push_back(PartRegister(&builder_, p));
+    builder_.Scalar(LloOp::kSMulI, first, slice_, kMatrixTiles / packing_ * column_tiles_);
     builder_.Scalar(LloOp::kSMulI, columns, group_, units_);
     builder_.ScalarSum(first, first, columns);
     builder_.ScalarSum(first, first, step_->inputs[1]);
     for (int r = 0; r < kMatrixTiles; ++r) {
       const int inside = depth_ < 0 ? -1 : EmitInside(r);
       for (int u = 0; u < units_; ++u) {
-        int value = builder_.Load(first, r * column_tiles_ + u, 1);
+        int value = OperandOf(builder_.Load(first, r / packing_ * column_tiles_ + u, 1), parts[r % packing_]);
         if (inside >= 0) value = builder_.Vector(LloOp::kVSelect, {inside, value, builder_.Constant(0)});
         builder_.Push(LloOp::kMLoad, {PartOf(value, part)}, u);
       }
@@ -207,7 +229,8 @@ class ProductCode {
     const ScalarScope scope(&builder_);
     const int row = builder_.NewScalar(), from = builder_.NewScalar(), to = builder_.NewScalar();
     builder_.BeginLoop(row, row_tiles_);
-    builder_.Scalar(LloOp::kSMulI, from, row, depth_tiles_);
+    const RowPosition lhs_at = PositionOfRows(&builder_, types_.operands, row);
+    builder_.Scalar(LloOp::kSMulI, from, lhs_at.tile_row, depth_tiles_);
     builder_.ScalarSum(from, from, slice_);
     builder_.ScalarSum(from, from, step_->inputs[0]);
     builder_.Scalar(LloOp::kSMulI, to, before_, units_);
@@ -216,13 +239,15 @@ class ProductCode {
     builder_.ScalarSum(to, to, line);
     if (takes_results) {
       for (int u = 0; u < units_; ++u) {
-        const int value = builder_.Vector(LloOp::kMPop, {}, u);
+        int value = builder_.Vector(LloOp::kMPop, {}, u);
+        if (types_.is_integer()) value = builder_.Vector(LloOp::kFToI, {value});
         const int sum = builder_.Load(to, sums_ + u, 200);
-        builder_.Store(to, sums_ + u, builder_.Vector(LloOp::kFAdd, {sum, value}), 200);
+        const LloOp add = types_.is_integer() ? LloOp::kIAdd : LloOp::kFAdd;
+        builder_.Store(to, sums_ + u, builder_.Vector(add, {sum, value}), 200);
       }
     }
     if (part >= 0) {
-      const int value = PartOf(builder_.Load(from, 0, 0), part);
+      const int value = PartOf(OperandOf(builder_.Load(from, 0, 0), lhs_at.part), part);
       for (int u = 0; u < units_; ++u) builder_.Push(LloOp::kMPush, {value}, u);
     }
     builder_.EndLoop();
@@ -243,13 +268,27 @@ class ProductCode {
     const ScalarScope scope(&builder_);
     const int tile = builder_.NewScalar(), to = builder_.NewScalar();
     builder_.BeginLoop(tile, row_tiles_ * column_tiles_);
-    builder_.ScalarSum(to, tile, step.outputs[0]);
-    builder_.Store(to, 0, builder_.Load(tile, sums_, 200), 100);
+    int part = LloBuilder::zero();
+    if (machine::PackingOf(types_.result) == 1) {
+      builder_.ScalarSum(to, tile, step.outputs[0]);
+    } else {
+      const int row = builder_.NewScalar(), column = builder_.NewScalar();
+      builder_.Scalar(LloOp::kSDivI, row, tile, column_tiles_);
+      builder_.Scalar(LloOp::kSRemI, column, tile, column_tiles_);
+      const RowPosition at = PositionOfRows(&builder_, types_.result, row);
+      part = at.part;
+      builder_.Scalar(LloOp::kSMulI, to, at.tile_row, column_tiles_);
+      builder_.ScalarSum(to, to, column);
+      builder_.ScalarSum(to, to, step.outputs[0]);
+    }
+    StoreRows(&builder_, types_.result, {to, 0, part, 100}, builder_.Load(tile, sums_, 200));
     builder_.EndLoop();
   }
 
   LloBuilder& builder_;
   const std::vector<Pass> passes_;
+  const ProductTypes types_;
+  const int packing_;  // The packing of the operands.
   int64_t row_block_, column_block_, depth_block_, row_tiles_, column_tiles_, depth_tiles_, units_;
   bool masked_depth_ = false;
   TileGrid grid_;
@@ -264,19 +303,25 @@ class ProductCode {
 
 bool HasProductTypes(const Instruction& i) {
   const ElementType lhs = i.operand(0)->shape().type(), result = i.shape().type();
-  const auto is_known = [](ElementType type) { return type == ElementType::kF32 || type == ElementType::kBF16; };
-  return is_known(lhs) && i.operand(1)->shape().type() == lhs && is_known(result);
+  if (i.operand(1)->shape().type() != lhs) return false;
+  const auto is_float = [](ElementType type) { return tensor::IsFloating(type) && LloTypeOf(type) != LloType::kOther; };
+  if (is_float(lhs)) return is_float(result);
+  if (lhs != ElementType::kS8 && lhs != ElementType::kU8) return false;
+  return !tensor::IsFloating(result) && result != ElementType::kPred && LloTypeOf(result) != LloType::kOther;
 }
 
 }  // namespace
 
 int PassesOf(const Instruction& product) {
-  return product.operand(0)->shape().type() == ElementType::kF32 ? Bf16Passes(PrecisionOf(product)) : 1;
+  const ElementType type = product.operand(0)->shape().type();
+  // An f16 is the sum of two numbers of bf16, so four passes add exact products.
+  if (type == ElementType::kF16) return 4;
+  return type == ElementType::kF32 ? Bf16Passes(PrecisionOf(product)) : 1;
 }
 
 void LloLowering::EmitProduct(const MatrixProductOf& product) {
   LloBuilder builder = NewBuilder();
-  ProductCode(&builder, product, machine::MatrixUnitsOf(chip_)).Run();
+  ProductCode(&builder, product, {TypeOf(product.lhs), TypeOf(product.result)}, machine::MatrixUnitsOf(chip_)).Run();
   AddKernel(&builder, {product.lhs, product.rhs}, {product.result});
 }
 

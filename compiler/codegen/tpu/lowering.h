@@ -25,7 +25,7 @@ struct Move {
 struct MatrixProductOf {
   int64_t batch = 1, m = 1, k = 1, n = 1;
   int lhs = 0, rhs = 0, result = 0;  // The numbers of the buffers.
-  int passes = 1;                    // The number of bf16 products: 1, 3 or 6.
+  int passes = 1;                    // The number of bf16 products: 1, 3, 4 or 6.
 };
 
 // The class has more than 25 methods, because it has one for each kind of HLO instruction.
@@ -41,6 +41,7 @@ class LloLowering {
   // lower.cc
   int NewBuffer(const std::string& name, machine::LloType type, int64_t elements);
   int NewBuffer(const Instruction& instruction, const Shape& leaf, const std::string& suffix);
+  machine::LloType TypeOf(int buffer) const { return result_.program.buffers[buffer].type; }
   void AddKernel(LloBuilder* builder, const std::vector<int>& inputs, const std::vector<int>& outputs);
   // The buffer of an array instruction. The instruction is lowered if it does not have a buffer yet.
   int Materialize(const Instruction* instruction);

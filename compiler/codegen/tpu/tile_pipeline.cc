@@ -36,6 +36,9 @@ int64_t InnerStepsOf(const TileGrid& grid) {
 }  // namespace
 
 int64_t TileStream::tile_rows() const { return CeilDiv(rows.block, machine::kSublanes); }
+int64_t TileStream::packed_rows() const {
+  return CeilDiv(rows.block, int64_t{machine::kSublanes} * machine::PackingOf(type));
+}
 int64_t TileStream::tile_columns() const { return CeilDiv(columns.block, machine::kLanes); }
 
 int TileStep::Index(int axis) const { return IndexOf(builder_, *grid_, step_, axis); }

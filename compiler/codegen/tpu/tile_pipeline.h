@@ -20,19 +20,22 @@ struct BlockExtent {
   int64_t block = 1, total = 1;
 };
 
-// An array of which each step uses a block. The first element of the block is at `base` plus the sum of (index along an
-// axis of the grid) * `steps[axis]`. The block's rows are dense, and the first elements of neighboring rows are
-// `row_stride` elements apart.
+// An array of elements of `type` of which each step uses a block. The first element of the block is at `base` plus the
+// sum of (index along an axis of the grid) * `steps[axis]`. The block's rows are dense, and the first elements of
+// neighboring rows are `row_stride` elements apart.
 struct TileStream {
   int buffer = 0;
   std::vector<int64_t> steps;
   int64_t base = 0;
   int64_t row_stride = 1;
   BlockExtent rows, columns;
+  machine::LloType type = machine::LloType::kF32;
 
+  // The rows of the block in units of 8, and its rows of tiles, which have more rows if elements are packed.
   int64_t tile_rows() const;
+  int64_t packed_rows() const;
   int64_t tile_columns() const;
-  int64_t tiles() const { return tile_rows() * tile_columns(); }
+  int64_t tiles() const { return packed_rows() * tile_columns(); }
 };
 
 // Steps are numbered row-major over `counts`. The last `inner` axes are those of a reduction. All steps along these
