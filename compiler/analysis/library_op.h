@@ -12,8 +12,8 @@ namespace xlad::compiler {
 // at least 8 rows, and attention (attention_op.h).
 bool IsLibraryOp(const Instruction& instruction);
 
-// Whether the instruction is a library op only on GPUs, where cuBLASLt computes it: dots of f64, and of s8 with a result
-// of s32. Other devices have no library for them, and the compiler generates kernels.
+// Whether the instruction is a library op on GPUs only: cuBLASLt computes dots of f64, and of s8 with a result of s32.
+// Other devices have no library for them, and the compiler generates kernels.
 bool IsGpuLibraryOp(const Instruction& instruction);
 
 // The descriptor of a library op: its shapes and attributes. IsLibraryOp or IsGpuLibraryOp must be true.
