@@ -9,10 +9,10 @@
 // that they do not stay in the first-level cache together. The rows of the packed operand are adjacent, and these loops
 // read it in place whether or not the original operand is transposed.
 //
-// Needs: simplified loops; canonical dots. Leaves: no dot in a loop of kMinTrips or more counted iterations that
-// multiplies kMinRows to kMaxRows rows with a loop-invariant f32 matrix that IsWorthwhile accepts, if the last free
-// dimension of the matrix is a multiple of 32 and the contracting dimensions of the left operand are adjacent. Every
-// carried element of a changed loop is used.
+// Needs: simplified loops; canonical dots. Leaves: no dot for which IsWorthPacking is true in a loop of kMinTrips or more
+// counted iterations, if its right operand is an f32 array that the loop does not change and whose last free dimension
+// is a multiple of 32, and if the contracting dimensions of its left operand are adjacent. Every carried element of a
+// changed loop is used.
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -32,7 +32,7 @@ namespace {
 constexpr int64_t kPanelColumns = 32;  // As in small_dot.h (kPanels).
 constexpr int64_t kMinTrips = 8;
 // With fewer rows, the loops cannot hide the latency of the products. With more rows, the time of a copy is small.
-constexpr int64_t kMinRows = 8, kMaxRows = 128;
+constexpr int64_t kMinPackedRows = 8, kMaxPackedRows = 128;
 constexpr int64_t kMinDepth = 8;
 // Operands of at least this many elements do not stay in the first-level cache during a product. The copies of larger
 // operands than the upper limit would need too much memory.
@@ -47,11 +47,12 @@ struct PackedOperand {
   }
 };
 
-bool IsWorthwhile(const Instruction& dot, const FreeDimensions& free) {
+// Whether packing saves time, and does not need too much memory.
+bool IsWorthPacking(const Instruction& dot, const FreeDimensions& free) {
   const Shape& rhs = dot.operand(1)->shape();
   const int64_t columns = tensor::Product(tensor::Select(rhs.dims(), free.rhs));
   const int64_t rows = tensor::Product(tensor::Select(dot.operand(0)->shape().dims(), free.lhs));
-  return rows >= kMinRows && rows <= kMaxRows && columns > kPanelColumns && rhs.elements() >= kMinPacked &&
+  return rows >= kMinPackedRows && rows <= kMaxPackedRows && columns > kPanelColumns && rhs.elements() >= kMinPacked &&
          rhs.elements() <= kMaxPacked && rhs.elements() >= kMinDepth * columns;
 }
 
@@ -77,7 +78,7 @@ bool MayPack(const Instruction& loop, const Instruction& dot) {
       rhs->opcode() == Opcode::kGetTupleElement && rhs->operand(0) == loop.called()[1]->parameter(0);
   if (!is_carried || !IsInvariant(loop, rhs->number())) return false;
   const FreeDimensions free = FreeDimensionsOf(dot);
-  return !free.rhs.empty() && rhs->shape().dim(free.rhs.back()) % kPanelColumns == 0 && IsWorthwhile(dot, free);
+  return !free.rhs.empty() && rhs->shape().dim(free.rhs.back()) % kPanelColumns == 0 && IsWorthPacking(dot, free);
 }
 
 // Appends the packed copy of `operand`: dimensions [columns / 32, the contracting ones, 32].
