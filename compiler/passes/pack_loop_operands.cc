@@ -9,10 +9,10 @@
 // that they do not stay in the first-level cache together. The rows of the packed operand are adjacent, and these loops
 // read it in place whether or not the original operand is transposed.
 //
-// Needs: simplified loops; canonical dots. Leaves: no dot for which IsWorthPacking is true in a loop of kMinTrips or more
-// counted iterations, if its right operand is an f32 array that the loop does not change and whose last free dimension
-// is a multiple of 32, and if the contracting dimensions of its left operand are adjacent. Every carried element of a
-// changed loop is used.
+// Needs: simplified loops; canonical dots. Leaves: no dot for which IsWorthPacking is true in a loop of kMinTrips or
+// more counted iterations, if its right operand is an f32 array that the loop does not change and whose last free
+// dimension is a multiple of 32, and if the contracting dimensions of its left operand are adjacent. Every carried
+// element of a changed loop is used.
 #include <algorithm>
 #include <map>
 #include <tuple>
