@@ -112,7 +112,7 @@ Instruction* MultiplyPacked(const Instruction& dot, Instruction* packed, hlo::Bu
   return sizes == dot.shape().dims() ? product : builder->Reshape(product, dot.shape().dims());
 }
 
-// Gives a loop more carried elements, which its body does not change. Returns their get-tuple-elements in the body.
+// Adds carried elements that the body does not change to a loop. Returns their get-tuple-elements in the body.
 std::vector<Instruction*> Carry(Instruction* loop, absl::Span<Instruction* const> values) {
   Instruction* init = loop->operand(0);
   std::vector<Instruction*> elements(init->operands().begin(), init->operands().end());

@@ -43,14 +43,14 @@ ENTRY e { s = f32[S] parameter(0) x = f32[X] parameter(1) w = f32[W] parameter(2
 
 std::string TextOf(const ProductLoop& loop) {
   const auto sizes = [](const Dims& dims) { return absl::StrJoin(dims, ","); };
-  return absl::StrReplaceAll(
-      kLoop, {{"f32[S]", absl::StrCat("f32[", sizes(loop.sum), "]")},
-              {"f32[X]", absl::StrCat("f32[", sizes(loop.x), "]")},
-              {"f32[W]", absl::StrCat("f32[", sizes(loop.w), "]")},
-              {"TRIPS", absl::StrCat(loop.trips)},
-              {"{LC}", absl::StrCat("{", sizes(loop.x_contracting), "}")},
-              {"{RC}", absl::StrCat("{", sizes(loop.w_contracting), "}")},
-              {"CHANGE", "negate"}, {"NEXT", loop.changes_w ? "v" : "w"}});
+  return absl::StrReplaceAll(kLoop, {{"f32[S]", absl::StrCat("f32[", sizes(loop.sum), "]")},
+                                     {"f32[X]", absl::StrCat("f32[", sizes(loop.x), "]")},
+                                     {"f32[W]", absl::StrCat("f32[", sizes(loop.w), "]")},
+                                     {"TRIPS", absl::StrCat(loop.trips)},
+                                     {"{LC}", absl::StrCat("{", sizes(loop.x_contracting), "}")},
+                                     {"{RC}", absl::StrCat("{", sizes(loop.w_contracting), "}")},
+                                     {"CHANGE", "negate"},
+                                     {"NEXT", loop.changes_w ? "v" : "w"}});
 }
 
 // Whether a dot of the module has an operand of panels.
@@ -68,21 +68,21 @@ bool HasPackedDot(const Module& module) {
 TEST(PackLoopOperands, PreservesTheResults) {
   const ProductLoop loops[] = {
       {{8, 64}, {64, 128}, {8, 128}, {1}, {0}},
-      {{8, 64}, {128, 64}, {8, 128}, {1}, {1}},                    // The operand is transposed.
-      {{64, 9}, {64, 160}, {9, 160}, {0}, {0}},                    // So is the left one.
-      {{2, 4, 50}, {50, 4, 64}, {2, 4, 4, 64}, {2}, {0}},          // There are several free dimensions,
-      {{8, 4, 32}, {4, 96, 32}, {8, 96}, {1, 2}, {0, 2}},          // or several contracting ones,
-      {{8, 4, 32}, {32, 4, 3, 32}, {8, 3, 32}, {1, 2}, {1, 0}},    // in another order.
+      {{8, 64}, {128, 64}, {8, 128}, {1}, {1}},                  // The right operand is transposed.
+      {{64, 9}, {64, 160}, {9, 160}, {0}, {0}},                  // The left operand is transposed.
+      {{2, 4, 50}, {50, 4, 64}, {2, 4, 4, 64}, {2}, {0}},        // Several free dimensions.
+      {{8, 4, 32}, {4, 96, 32}, {8, 96}, {1, 2}, {0, 2}},        // Several contracting dimensions.
+      {{8, 4, 32}, {32, 4, 3, 32}, {8, 3, 32}, {1, 2}, {1, 0}},  // The same in another order.
       {{8, 32, 4}, {4, 64, 32}, {8, 64}, {1, 2}, {2, 0}},
-      {{8, 64}, {64, 128}, {8, 128}, {1}, {0}, 7, false},          // The loop is too short,
-      {{7, 64}, {64, 128}, {7, 128}, {1}, {0}, 8, false},          // the rows are too few
-      {{129, 32}, {32, 256}, {129, 256}, {1}, {0}, 8, false},      // or too many,
-      {{8, 64}, {64, 96}, {8, 96}, {1}, {0}, 8, false},            // the operand is small,
-      {{8, 64}, {64, 130}, {8, 130}, {1}, {0}, 8, false},          // the columns are no panels,
-      {{8, 300}, {300, 32}, {8, 32}, {1}, {0}, 8, false},          // or only one,
-      {{8, 4}, {4, 2048}, {8, 2048}, {1}, {0}, 8, false},          // the sums are short,
-      {{4, 8, 32}, {4, 32, 96}, {8, 96}, {0, 2}, {0, 1}, 8, false},  // the left operand needs two loops,
-      {{8, 64}, {64, 128}, {8, 128}, {1}, {0}, 8, false, true},    // or the loop changes the operand.
+      {{8, 64}, {64, 128}, {8, 128}, {1}, {0}, 7, false},            // A short loop.
+      {{7, 64}, {64, 128}, {7, 128}, {1}, {0}, 8, false},            // Few rows.
+      {{129, 32}, {32, 256}, {129, 256}, {1}, {0}, 8, false},        // Many rows.
+      {{8, 64}, {64, 96}, {8, 96}, {1}, {0}, 8, false},              // A small operand.
+      {{8, 64}, {64, 130}, {8, 130}, {1}, {0}, 8, false},            // A part of a panel.
+      {{8, 300}, {300, 32}, {8, 32}, {1}, {0}, 8, false},            // A single panel.
+      {{8, 4}, {4, 2048}, {8, 2048}, {1}, {0}, 8, false},            // Short sums.
+      {{4, 8, 32}, {4, 32, 96}, {8, 96}, {0, 2}, {0, 1}, 8, false},  // The sum needs two loops over the left operand.
+      {{8, 64}, {64, 128}, {8, 128}, {1}, {0}, 8, false, true},      // The loop changes the operand.
   };
   const auto random = SeededRandom(1);
   for (const ProductLoop& loop : loops) {
@@ -94,8 +94,7 @@ TEST(PackLoopOperands, PreservesTheResults) {
     const auto expected = hlo::Evaluate({module->get()}, {{inputs.begin(), inputs.end()}});
     ASSERT_TRUE(expected.ok()) << expected.status();
     const auto check = [&](const std::vector<tensor::Array>& found) {
-      const absl::Status same =
-          CompareResults(found, ArraysOf((*expected)[0]), {Exactness{Agreement::kMagnitudes}});
+      const absl::Status same = CompareResults(found, ArraysOf((*expected)[0]), {Exactness{Agreement::kMagnitudes}});
       ASSERT_TRUE(same.ok()) << same << "\n" << text;
     };
     auto compiled = CompileToSteps((*module)->Clone(), {}, {.verify = true});
