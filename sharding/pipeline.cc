@@ -3,8 +3,12 @@
 #include <optional>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/clock.h"
+#include "base/containers.h"
 #include "base/file_system.h"
+#include "hlo/analysis/leaves.h"
 #include "hlo/text/text.h"
 #include "hlo/verify/verifier.h"
 #include "sharding/explain/step_cost.h"
@@ -59,9 +63,27 @@ absl::Status RunImport(State& state) {
 
 absl::Status RunPropagate(State& state) { return Propagate(&state.result.propagated); }
 
+// Partition drops an alias if the shards of its parameter and its result have different shapes. This is an error for a
+// must-alias.
+absl::Status CheckMustAliases(const hlo::Module& source, const PartitionedProgram& program) {
+  const hlo::Module& local = *program.variants[0].module;
+  for (const hlo::InputOutputAlias& alias : source.input_output_alias) {
+    if (!alias.must_alias || Contains(local.input_output_alias, alias)) continue;
+    const hlo::Shape& parameter =
+        *hlo::PartAt(local.entry()->parameter(alias.parameter)->shape(), alias.parameter_index);
+    const hlo::Shape& result = *hlo::PartAt(local.entry()->root()->shape(), alias.output_index);
+    return absl::InvalidArgumentError(absl::StrCat(
+        "input_output_alias of result {", absl::StrJoin(alias.output_index, ","), "} and parameter ", alias.parameter,
+        " {", absl::StrJoin(alias.parameter_index, ","), "}: found must-alias of the shards ", result.ToString(false),
+        " and ", parameter.ToString(false),
+        ", expected shards of equal shapes: give both the same sharding, or use may-alias"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RunPartition(State& state) {
   XLAD_ASSIGN_OR_RETURN(state.result.partitioned, Partition(state.result.propagated, FamilyOf));
-  return absl::OkStatus();
+  return CheckMustAliases(*state.result.propagated.module, state.result.partitioned);
 }
 
 absl::Status RunPropagateAlternative(State& state) {
@@ -76,7 +98,8 @@ absl::Status RunPartitionAlternative(State& state) {
 absl::Status RunChoose(State& state) {
   XLAD_ASSIGN_OR_RETURN(const double cost, StepCost(state.result.partitioned));
   XLAD_ASSIGN_OR_RETURN(const double alternative, StepCost(state.alternative->partitioned));
-  if (alternative < cost) {
+  const hlo::Module& source = *state.alternative->sharded.module;
+  if (alternative < cost && CheckMustAliases(source, state.alternative->partitioned).ok()) {
     state.result.propagated = std::move(state.alternative->sharded);
     state.result.partitioned = std::move(state.alternative->partitioned);
   }
