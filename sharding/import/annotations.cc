@@ -117,6 +117,12 @@ absl::Status Annotations::CheckOrder(const hlo::Module& module, const SdyMesh& m
 
 namespace {
 
+absl::Status CheckOnePerLeaf(size_t shardings, size_t leaves) {
+  if (shardings == leaves) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("found ", shardings, " shardings, expected one for each of ", leaves, " arrays"));
+}
+
 // A program without a mesh that contains collectives has already been partitioned.
 absl::Status CheckNotPartitioned(const hlo::Module& module) {
   absl::Status status;
@@ -230,10 +236,7 @@ absl::StatusOr<TensorSharding> Annotations::ResolveSdy(const SdySharding& shardi
 absl::StatusOr<ValueSharding> Annotations::FromSdy(const hlo::Instruction& instruction, absl::string_view text) const {
   XLAD_ASSIGN_OR_RETURN(const std::vector<SdySharding> written, ParseSdyShardings(text));
   const std::vector<const hlo::Shape*> leaves = ArrayLeaves(instruction.shape());
-  if (written.size() != leaves.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("found ", written.size(), " shardings, expected one for each of ", leaves.size(), " arrays"));
-  }
+  XLAD_RETURN_IF_ERROR(CheckOnePerLeaf(written.size(), leaves.size()));
   ValueSharding shardings;
   for (size_t leaf = 0; leaf < leaves.size(); ++leaf) {
     XLAD_ASSIGN_OR_RETURN(TensorSharding sharding, ResolveSdy(written[leaf], leaves[leaf]->ndim()));
@@ -252,10 +255,7 @@ absl::StatusOr<ValueSharding> Annotations::FromTiles(const hlo::Instruction& ins
   } else {
     written.assign(leaves.size(), &sharding);
   }
-  if (written.size() != leaves.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("found ", written.size(), " shardings, expected one for each of ", leaves.size(), " arrays"));
-  }
+  XLAD_RETURN_IF_ERROR(CheckOnePerLeaf(written.size(), leaves.size()));
   ValueSharding shardings;
   for (size_t leaf = 0; leaf < leaves.size(); ++leaf) {
     const int64_t ndim = leaves[leaf]->ndim();

@@ -107,6 +107,13 @@ class Halo : public testing::Test {
     return Sent(local);
   }
 
+  // Runs a case in which dimension 0 of the parameters and of the root is split, and sometimes dimension 1 too.
+  void RunSplitRows(std::string body, size_t parameters = 1) {
+    SplitOp c{std::move(body), std::vector<int>(parameters, 0), 0};
+    if (Pick(0, 2) == 0) c.second_operand = c.second_result = 1;
+    RunCase(c, Pick(2, 6));
+  }
+
   static std::optional<int64_t> Sent(const hlo::Module& module) {
     int64_t elements = 0;
     for (const auto& instruction : module.entry()->instructions()) {
@@ -196,18 +203,11 @@ TEST_F(Halo, ReduceWindow) {
   for (int i = 0; i < 500; ++i) {
     const int64_t h = Pick(1, 13), w = Pick(1, 7);
     const Drawn a = Draw(h, true, 0), b = Draw(w, false, 0);
-    SplitOp c;
-    c.body = absl::StrCat("x = f32[", h, ",", w, "] parameter(0)\n z = f32[] constant(", i % 3 == 0 ? "5" : "0",
-                          ")\n ROOT r = f32[", a.positions, ",", b.positions, "] reduce-window(x, z), window={size=",
-                          a.size,
-                          "x", b.size, " stride=", a.stride, "x", b.stride, " pad=", P(a), "x", P(b), " lhs_dilate=",
-                          a.base,
-                          "x1 rhs_dilate=", a.dilation, "x", b.dilation, "}, to_apply=", i % 2 == 0 ? "add" : "max",
-                          "\n");
-    c.operands = {0};
-    c.result = 0;
-    if (Pick(0, 2) == 0) c.second_operand = c.second_result = 1;
-    RunCase(c, Pick(2, 6));
+    RunSplitRows(absl::StrCat("x = f32[", h, ",", w, "] parameter(0)\n z = f32[] constant(", i % 3 == 0 ? "5" : "0",
+                              ")\n ROOT r = f32[", a.positions, ",", b.positions,
+                              "] reduce-window(x, z), window={size=", a.size, "x", b.size, " stride=", a.stride, "x",
+                              b.stride, " pad=", P(a), "x", P(b), " lhs_dilate=", a.base, "x1 rhs_dilate=", a.dilation,
+                              "x", b.dilation, "}, to_apply=", i % 2 == 0 ? "add" : "max", "\n"));
     if (HasFailure()) return;
   }
 }
@@ -227,17 +227,11 @@ TEST_F(Halo, SelectAndScatter) {
     };
     a = draw(h);
     b = draw(w);
-    SplitOp c;
-    c.body = absl::StrCat("x = f32[", h, ",", w, "] parameter(0)\n s = f32[", a.positions, ",", b.positions,
-                          "] parameter(1)\n z = f32[] constant(", i % 3 == 0 ? "5" : "0", ")\n ROOT r = f32[", h,
-                          ",", w,
-                          "] select-and-scatter(x, s, z), window={size=", a.size, "x", b.size, " stride=", a.stride,
-                          "x",
-                          b.stride, " pad=", P(a), "x", P(b), "}, select=ge, scatter=add\n");
-    c.operands = {0, 0};
-    c.result = 0;
-    if (Pick(0, 2) == 0) c.second_operand = c.second_result = 1;
-    RunCase(c, Pick(2, 6));
+    RunSplitRows(absl::StrCat("x = f32[", h, ",", w, "] parameter(0)\n s = f32[", a.positions, ",", b.positions,
+                              "] parameter(1)\n z = f32[] constant(", i % 3 == 0 ? "5" : "0", ")\n ROOT r = f32[", h,
+                              ",", w, "] select-and-scatter(x, s, z), window={size=", a.size, "x", b.size, " stride=",
+                              a.stride, "x", b.stride, " pad=", P(a), "x", P(b), "}, select=ge, scatter=add\n"),
+                 2);
     if (HasFailure()) return;
   }
 }
@@ -247,14 +241,8 @@ TEST_F(Halo, Pad) {
     const int64_t h = Pick(1, 13), low = Pick(-2, 9), high = Pick(-2, 9), interior = Pick(0, 2);
     const int64_t size = (h - 1) * (interior + 1) + 1 + low + high;
     if (size < 1) continue;
-    SplitOp c;
-    c.body = absl::StrCat("x = f32[", h, ",3] parameter(0)\n z = f32[] constant(", Pick(0, 1), ")\n ROOT r = f32[",
-                          size,
-                          ",5] pad(x, z), padding=", low, "_", high, "_", interior, "x2_0\n");
-    c.operands = {0};
-    c.result = 0;
-    if (Pick(0, 2) == 0) c.second_operand = c.second_result = 1;
-    RunCase(c, Pick(2, 6));
+    RunSplitRows(absl::StrCat("x = f32[", h, ",3] parameter(0)\n z = f32[] constant(", Pick(0, 1), ")\n ROOT r = f32[",
+                              size, ",5] pad(x, z), padding=", low, "_", high, "_", interior, "x2_0\n"));
     if (HasFailure()) return;
   }
 }

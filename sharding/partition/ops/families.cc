@@ -25,7 +25,7 @@ std::vector<bool> Occurring(const std::vector<TensorFactors>& tensors, size_t fa
 
 // Marks all pass-through factors of the results. Some of these are not in any operand (the new dimensions of a
 // broadcast, the dimensions of an iota); every device can compute its shard of such a dimension.
-std::vector<bool> SplitResults(const Instruction& instruction, const OpRule& rule) {
+std::vector<bool> SplitResults(const Instruction&, const OpRule& rule) {
   const std::vector<bool> out = Occurring(rule.results, rule.factors.size());
   std::vector<bool> result;
   for (size_t f = 0; f < rule.factors.size(); ++f) {
