@@ -1,4 +1,5 @@
 #include "compiler/analysis/row_form.h"
+#include "base/sort_distinct.h"
 
 #include <algorithm>
 
@@ -34,8 +35,7 @@ Dims FinestLoops(const Instruction& fusion, int64_t rows, int64_t columns) {
     int64_t product = elements == rows ? columns : 1;
     for (int64_t d = value->shape().ndim(); d-- > 0;) products.push_back(product *= value->shape().dim(d));
   }
-  std::sort(products.begin(), products.end());
-  products.erase(std::unique(products.begin(), products.end()), products.end());
+  SortDistinct(&products);
   Dims loops;
   for (size_t i = products.size() - 1; i > 0; --i) {
     if (products[i] % products[i - 1] != 0) return {};

@@ -6,6 +6,7 @@
 
 #include "base/kernel_abi.h"
 #include "base/rounding.h"
+#include "base/sort_distinct.h"
 #include "base/work.h"
 #include "compiler/buffers/coalesce.h"
 
@@ -25,8 +26,7 @@ class Arena {
     for (const int number : numbers) {
       for (const Interval& interval : classes.live[number]) starts_.push_back(interval.first);
     }
-    std::sort(starts_.begin(), starts_.end());
-    starts_.erase(std::unique(starts_.begin(), starts_.end()), starts_.end());
+    SortDistinct(&starts_);
     nodes_.resize(2 * std::bit_ceil(std::max<size_t>(starts_.size(), 1)));
   }
 

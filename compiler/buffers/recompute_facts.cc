@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "base/kernel_abi.h"
 #include "base/rounding.h"
+#include "base/sort_distinct.h"
 #include "base/work.h"
 #include "compiler/analysis/flops.h"
 #include "compiler/analysis/overlap_cost.h"
@@ -27,11 +28,6 @@ void ForEachInside(const LinearOp& op, const Visit& visit) {
   visit(op);
   ForEachOp(op.condition, visit);
   for (const std::vector<LinearOp>& body : op.bodies) ForEachOp(body, visit);
-}
-
-void SortDistinct(std::vector<int>* values) {
-  std::sort(values->begin(), values->end());
-  values->erase(std::unique(values->begin(), values->end()), values->end());
 }
 
 // Only kernels and library ops are repeated. Exceptions are operations with side effects, random numbers, updates in

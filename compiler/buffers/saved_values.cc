@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/sort_distinct.h"
 #include "base/work.h"
 
 namespace xlad::compiler {
@@ -103,8 +104,7 @@ void SavePlanner::Visit(int position, const SavingRule& rule) {
     self.last = std::min(self.last, visited_[def].last);
     operations.push_back(def);
   }
-  std::sort(operations.begin(), operations.end());
-  operations.erase(std::unique(operations.begin(), operations.end()), operations.end());
+  SortDistinct(&operations);
   for (const int operation : operations) {
     self.full_ns += visited_[operation].full_ns;
     if (crossing_bytes_[operation] == 0) self.own_ns += visited_[operation].own_ns;

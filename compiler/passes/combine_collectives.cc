@@ -21,6 +21,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "base/sort_distinct.h"
 #include "base/work.h"
 #include "compiler/analysis/clone.h"
 #include "compiler/analysis/collective_spec.h"
@@ -90,8 +91,7 @@ class Combiner {
       const auto found = buckets_of_.find(input);
       if (found == buckets_of_.end() || found->second == needs) return;
       needs.insert(needs.end(), found->second.begin(), found->second.end());
-      std::sort(needs.begin(), needs.end());
-      needs.erase(std::unique(needs.begin(), needs.end()), needs.end());
+      SortDistinct(&needs);
       CountWork(std::ssize(needs));
     };
     for (const Instruction* operand : at.operands()) add(operand);

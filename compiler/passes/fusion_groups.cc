@@ -5,6 +5,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_join.h"
+#include "base/sort_distinct.h"
 #include "base/work.h"
 #include "compiler/analysis/clone.h"
 #include "compiler/passes/fusion_limits.h"
@@ -106,8 +107,7 @@ FusionPlanner::Consumers FusionPlanner::ConsumersOf(const Instruction& instructi
     if (groups.empty()) consumers.unfused = true;
     consumers.groups.insert(consumers.groups.end(), groups.begin(), groups.end());
   }
-  std::sort(consumers.groups.begin(), consumers.groups.end());
-  consumers.groups.erase(std::unique(consumers.groups.begin(), consumers.groups.end()), consumers.groups.end());
+  SortDistinct(&consumers.groups);
   return consumers;
 }
 
@@ -215,8 +215,7 @@ std::vector<int> FusionPlanner::MapsIn(const Instruction& instruction, FusionGro
       for (int map : outer) maps.push_back(OperandMap(*user, k, map, group));
     }
   }
-  std::sort(maps.begin(), maps.end());
-  maps.erase(std::unique(maps.begin(), maps.end()), maps.end());
+  SortDistinct(&maps);
   return maps;
 }
 

@@ -21,6 +21,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "base/sort_distinct.h"
 #include "base/work.h"
 #include "compiler/analysis/clone.h"
 #include "compiler/analysis/donation.h"
@@ -120,8 +121,7 @@ class ListScheduler {
     for (Instruction* at : graph.all()) {
       std::vector<Instruction*> sources;
       for (Instruction* operand : at->operands()) Sources(operand, &sources);
-      std::sort(sources.begin(), sources.end());
-      sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
+      SortDistinct(&sources);
       if (!IsTransparent(*at)) {
         for (Instruction* source : sources) readers_[source].push_back(at);
         reads_[at] = std::move(sources);

@@ -1,3 +1,4 @@
+#include "base/sort_distinct.h"
 #include "sharding/model/axes.h"
 #include "base/rounding.h"
 
@@ -80,8 +81,7 @@ bool AxisCuts::Resolve(const Mesh& mesh) {
     cuts.push_back(ref.pre * ref.size);
   }
   for (auto& cuts : cuts_) {
-    std::sort(cuts.begin(), cuts.end());
-    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+    SortDistinct(&cuts);
     for (size_t i = 1; i < cuts.size(); ++i) {
       if (cuts[i] % cuts[i - 1] != 0) return false;
     }

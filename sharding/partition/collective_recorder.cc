@@ -4,6 +4,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "base/sort_distinct.h"
 #include "hlo/attribute_keys.h"
 
 namespace xlad::sharding {
@@ -33,8 +34,7 @@ AxisList ChangedAxes(const ReshardStep& step) {
 AxisList AxesAlong(const ReshardStep& step) {
   if (step.kind != Kind::kPermute) return step.axes;
   AxisList axes = ChangedAxes(step);
-  std::sort(axes.begin(), axes.end());
-  axes.erase(std::unique(axes.begin(), axes.end()), axes.end());
+  SortDistinct(&axes);
   return Merged(axes);
 }
 

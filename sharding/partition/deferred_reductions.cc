@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "base/containers.h"
+#include "base/sort_distinct.h"
 #include "hlo/analysis/leaves.h"
 #include "hlo/analysis/trip_count.h"
 #include "hlo/side_effect.h"
@@ -285,8 +286,7 @@ class DataFlowGraph::Cut {
         add_reduced_use(user);
       }
     }
-    std::sort(scattered.begin(), scattered.end());
-    scattered.erase(std::unique(scattered.begin(), scattered.end()), scattered.end());
+    SortDistinct(&scattered);
     for (size_t i = 0; i < scattered.size(); ++i) {
       edges_.push_back({out, kSink, graph_.ReductionCost(from, axis_, true)});
     }
