@@ -28,6 +28,7 @@
 #include "collectives/plan/bus_factor.h"
 #include "collectives/plan/calibration.h"
 #include "collectives/plan/mapped.h"
+#include "collectives/plan/message_type.h"
 
 namespace xlad::cli {
 namespace {
@@ -350,8 +351,10 @@ class Bench {
   const char* RoundingText() const {
     if (!tensor::IsFloating(spec_.type)) return "";
     if (tensor::BitWidth(spec_.type) >= 32) return ", each reduction of two values rounded";
-    return IsReducedOnce() ? ", in f32, rounded once at the end"
-                           : ", in f32, rounded at the end of each operation of the plan";
+    if (IsReducedOnce()) return ", in f32, rounded once at the end";
+    return collectives::MessageType(operation_->plan(), spec_) == spec_.type
+               ? ", in f32, rounded at the end of each operation of the plan"
+               : ", in f32, partial results are sent in f32, rounded once at the end";
   }
 
   void Explain(const BenchRow& row, const collectives::PrepareOptions& prepare) const {

@@ -38,7 +38,7 @@ absl::Status ScheduleRun::Execute(std::vector<std::byte>* scratch, std::vector<s
 }
 
 void ScheduleRun::StageInputsIfNeeded(std::vector<std::byte>* staging) {
-  const CollectiveSpec& spec = program_.collective->spec;
+  const CollectiveSpec& spec = program_.spec;
   const int64_t width = tensor::ByteWidth(spec.type);
   const bool stage =
       NeedsCopyOfInputs(spec, program_.rank, program_.schedule.in_place, launch_.inputs, launch_.outputs);
@@ -208,7 +208,7 @@ absl::Status ScheduleRun::WriteFrom(const ScheduleInstruction& op, absl::Span<co
 
 // dst and all sources have the same size, but may be split into pieces at different positions.
 absl::Status ScheduleRun::Combine(const ScheduleInstruction& op, absl::Span<const Pieces> sources) {
-  const int64_t width = tensor::ByteWidth(program_.collective->spec.type);
+  const int64_t width = tensor::ByteWidth(program_.spec.type);
   const size_t n = sources.size();
   absl::InlinedVector<size_t, 8> piece_at(n, 0), byte_at(n, 0);
   absl::InlinedVector<const void*, 8> addresses(n);

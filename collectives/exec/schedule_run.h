@@ -73,6 +73,9 @@ struct ScheduleInstruction {
 
 struct ScheduleProgram {
   const Collective* collective = nullptr;
+  // The spec of the collective with the MessageType of the plan. If this is another type than that of the collective,
+  // a run gets buffers of this type (widened_launch.h).
+  CollectiveSpec spec;
   int spec_index = 0;
   int rank = 0;
   Schedule schedule;

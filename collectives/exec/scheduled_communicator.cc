@@ -7,6 +7,8 @@
 #include "absl/strings/str_format.h"
 #include "collectives/exec/layout.h"
 #include "collectives/exec/schedule_run.h"
+#include "collectives/exec/widened_launch.h"
+#include "collectives/plan/message_type.h"
 
 namespace xlad::collectives {
 namespace {
@@ -28,9 +30,9 @@ class Compiler {
  public:
   using OpenLink = std::function<absl::StatusOr<ScheduleLink*>(int peer_rank, int channel)>;
 
-  Compiler(const Collective& collective, Schedule schedule, OpenLink open_link)
-      : collective_(collective), schedule_(std::move(schedule)), open_link_(std::move(open_link)) {
-    const CollectiveSpec& spec = collective.spec;
+  // `spec` is that of the collective, with the type of the plan's messages.
+  Compiler(const Collective& collective, const CollectiveSpec& spec, Schedule schedule, OpenLink open_link)
+      : collective_(collective), spec_(spec), schedule_(std::move(schedule)), open_link_(std::move(open_link)) {
     const int64_t bytes = tensor::ByteWidth(spec.type);
     if (spec.sizes.empty()) {
       layouts_.emplace_back(spec.counts, InputHasParts(spec.kind) ? spec.ranks : 1, bytes);
@@ -45,10 +47,11 @@ class Compiler {
   absl::StatusOr<ScheduleProgram> Compile(int spec_index) {
     ScheduleProgram program;
     program.collective = &collective_;
+    program.spec = spec_;
     program.spec_index = spec_index;
     program.rank = schedule_.rank;
-    if (Reduces(collective_.spec.kind)) {
-      XLAD_ASSIGN_OR_RETURN(program.reduce, ReduceFunctionOf(collective_.spec));
+    if (Reduces(spec_.kind)) {
+      XLAD_ASSIGN_OR_RETURN(program.reduce, ReduceFunctionOf(spec_));
     }
     for (const ScheduleOp& op : schedule_.ops) {
       XLAD_ASSIGN_OR_RETURN(program.ops.emplace_back(), CompileOp(op));
@@ -86,7 +89,7 @@ class Compiler {
                                                    "\", which this communicator cannot run; expected operations on "
                                                    "its own memory with one destination"));
     }
-    if (HasSources(op.kind)) XLAD_RETURN_IF_ERROR(CheckOrder(collective_.spec, op));
+    if (HasSources(op.kind)) XLAD_RETURN_IF_ERROR(CheckOrder(spec_, op));
     ScheduleInstruction out;
     out.kind = op.kind;
     // Nothing to do: operations run in the order of the list.
@@ -99,7 +102,7 @@ class Compiler {
       return out;
     }
     out.dst = ToOperand(op.dst);
-    out.bytes = op.dst.count * tensor::ByteWidth(collective_.spec.type);
+    out.bytes = op.dst.count * tensor::ByteWidth(spec_.type);
     if (op.kind == OpKind::kRecv || op.kind == OpKind::kRecvReduce) {
       XLAD_RETURN_IF_ERROR(AddReceive(op.peer, op.channel, &out));
     }
@@ -112,13 +115,14 @@ class Compiler {
       }
     }
     for (const Sent& sent : sends_) {
-      if (Overlap(sent.region, op.dst, schedule_, InPlaceOffsetsOf(collective_.spec, schedule_.rank)))
+      if (Overlap(sent.region, op.dst, schedule_, InPlaceOffsetsOf(spec_, schedule_.rank)))
         out.overwrites.emplace_back(sent.link, sent.messages);
     }
     return out;
   }
 
   const Collective& collective_;
+  const CollectiveSpec spec_;
   Schedule schedule_;
   const OpenLink open_link_;
   std::vector<BufferLayout> layouts_;
@@ -235,8 +239,10 @@ absl::Status ScheduledCommunicator::Prepare(int spec, const Collective* other) {
   const std::vector<int>& devices = *group;
   links_.texts.emplace(collective.hash, collective.ToString());
   XLAD_ASSIGN_OR_RETURN(Schedule schedule, BuildSchedule(collective.plan, collective.spec, rank));
-  const int64_t scratch = schedule.scratch * tensor::ByteWidth(collective.spec.type);
-  Compiler compiler(collective, std::move(schedule), [this, &devices](int peer_rank, int channel) {
+  CollectiveSpec sent = collective.spec;
+  sent.type = MessageType(collective.plan, sent);
+  const int64_t scratch = schedule.scratch * tensor::ByteWidth(sent.type);
+  Compiler compiler(collective, sent, std::move(schedule), [this, &devices](int peer_rank, int channel) {
     return OpenLink(devices[peer_rank], kFirstDataChannel + channel);
   });
   absl::StatusOr<ScheduleProgram> program = compiler.Compile(spec);
@@ -250,6 +256,17 @@ absl::Status ScheduledCommunicator::Prepare(int spec, const Collective* other) {
 
 absl::Status ScheduledCommunicator::PrepareAll() {
   for (int spec = 0; spec < std::ssize(programs_); ++spec) XLAD_RETURN_IF_ERROR(Prepare(spec));
+  return absl::OkStatus();
+}
+
+absl::Status ScheduledCommunicator::Execute(ScheduleProgram* program, const CollectiveLaunch& launch) {
+  if (program->spec.type == program->collective->spec.type) {
+    return ScheduleRun(program, launch, *options_.transport, options_.recorder).Execute(&scratch_, &staging_);
+  }
+  const WidenedLaunch widened(program->collective->spec, program->rank, launch, &widened_);
+  ScheduleRun run(program, widened.launch(), *options_.transport, options_.recorder);
+  XLAD_RETURN_IF_ERROR(run.Execute(&scratch_, &staging_));
+  widened.RoundResults();
   return absl::OkStatus();
 }
 
@@ -275,8 +292,7 @@ absl::Status ScheduledCommunicator::Launch(const CollectiveLaunch& launch) {
     links_.recent[static_cast<uint64_t>(launch.step) % links_.recent.size()] = {launch.step, program.collective->hash};
   }
   options_.recorder->Begin({launch.spec, program.rank, launch.step, launch.iteration}, &program.schedule);
-  ScheduleRun run(&program, launch, *options_.transport, options_.recorder);
-  const absl::Status status = run.Execute(&scratch_, &staging_);
+  const absl::Status status = Execute(&program, launch);
   options_.recorder->End();
   ++program.sequence;
   if (status.ok()) return status;

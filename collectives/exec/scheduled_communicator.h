@@ -57,6 +57,7 @@ class ScheduledCommunicator final : public Communicator {
   absl::Status Connect();
   absl::Status CompareHashes(const std::vector<int>& peers, const std::vector<uint64_t>& own);
   absl::Status Difference(size_t spec, uint64_t theirs, ScheduleLink* link);
+  absl::Status Execute(ScheduleProgram* program, const CollectiveLaunch& launch);
   absl::StatusOr<ScheduleLink*> OpenLink(int peer, int channel);
 
   const Options options_;
@@ -66,6 +67,7 @@ class ScheduledCommunicator final : public Communicator {
   std::vector<std::unique_ptr<ScheduleProgram>> programs_;  // By spec; null if the spec is not prepared.
   std::vector<std::byte> scratch_;
   std::vector<std::byte> staging_;  // A copy of the inputs if the outputs would overwrite them too early.
+  std::vector<std::byte> widened_;  // The inputs and outputs in f32 if the plan sends partial results in f32.
 };
 
 }  // namespace xlad::collectives

@@ -16,6 +16,7 @@
 #include "base/random.h"
 #include "collectives/exec/group/process_group.h"
 #include "collectives/exec/messages/message_group.h"
+#include "collectives/plan/plan.h"
 #include "collectives/plan/testing/make_spec.h"
 #include "tensor/small_float.h"
 
@@ -172,12 +173,13 @@ std::map<ElementType, Elements> RandomElements(int ranks, int64_t count) {
   return elements;
 }
 
-// Runs the spec on the group of one rank and compares each element of its output with the definition.
-template <typename Group>
-void RunAndCompare(Group* group, const CollectiveSpec& spec, const Elements& inputs) {
+// Runs the spec on the group of one rank and compares each element of its output with the definition. `plan` is an
+// argument of Prepare, if any.
+template <typename Group, typename... Plan>
+void RunAndCompare(Group* group, const CollectiveSpec& spec, const Elements& inputs, const Plan&... plan) {
   const int rank = group->rank();
-  SCOPED_TRACE(absl::StrCat(spec.ToString(), ", rank ", rank));
-  const auto operation = group->Prepare(spec);
+  SCOPED_TRACE(absl::StrCat(spec.ToString(), ", ", plan..., ", rank ", rank));
+  const auto operation = group->Prepare(spec, plan...);
   ASSERT_TRUE(operation.ok()) << operation.status();
   const int64_t width = tensor::ByteWidth(spec.type), count = spec.output_elements(rank);
   // These buffers have the size of the operands, so that sanitizers notice accesses beyond them.
@@ -251,6 +253,30 @@ TEST(Sweep, MessagesBetweenThreads) {
           [&](const CollectiveSpec& spec) { RunAndCompare((*groups)[rank].get(), spec, elements.at(spec.type)); });
     });
   }
+}
+
+// Partial results of canonical sums are not rounded, whatever the plan sends.
+TEST(Sweep, EveryCanonicalPlanComputesTheSameBits) {
+  std::map<std::string, int> runs;  // By plan, of rank 0.
+  for (const int ranks : {2, 4, 8}) {
+    const std::map<ElementType, Elements> elements = RandomElements(ranks, ranks * 37);
+    auto groups = MessageGroup::InProcess(ranks, {});
+    ASSERT_TRUE(groups.ok()) << groups.status();
+    OnThreads(ranks, [&](int rank) {
+      ForEachSpec(ranks, {1, 37}, {ReductionMode::kCanonical}, [&](const CollectiveSpec& spec) {
+        if (!tensor::IsFloating(spec.type)) return;
+        for (const char* const plan : {"direct", "halving_doubling", "recursive_doubling", "hierarchical"}) {
+          if (!BuildSchedule(*ParsePlan(plan), spec, rank).ok()) continue;
+          RunAndCompare((*groups)[rank].get(), spec, elements.at(spec.type), plan);
+          if (rank == 0) ++runs[plan];
+        }
+      });
+    });
+  }
+  // 6 types, 5 reductions without and 4 with partial results, 2 counts, 3 numbers of ranks; `kinds` differ.
+  EXPECT_EQ(runs["direct"], 6 * 5 * 2 * 3 * 3);
+  EXPECT_EQ(runs["halving_doubling"], 6 * 4 * 2 * 3 * 2);
+  EXPECT_EQ(runs["recursive_doubling"], 6 * 4 * 2 * 3);
 }
 
 TEST(Sweep, CombinationsWithoutAMeaningAreRefused) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "collectives/plan/algorithm.h"
+#include "collectives/plan/cost.h"
 #include "collectives/plan/interpret.h"
 #include "collectives/plan/mapped.h"
 #include "collectives/plan/mutate.h"
@@ -88,12 +89,28 @@ TEST(CheckPlan, CanonicalOrderOfEveryAlgorithmThatKeepsIt) {
       }
       const absl::Status refused = BuildSchedules({.algorithm = "ring"}, spec).status();
       if (ranks > 1) EXPECT_THAT(std::string(refused.message()), HasSubstr("does not keep the canonical order"));
+      const auto in_f32 = PlansOf(spec, 1, 1);
       spec.type = tensor::ElementType::kBF16;
-      for (const CollectivePlan& plan : PlansOf(spec, 1, 1))
-        EXPECT_THAT(plan.algorithm, AnyOf(HasSubstr("direct"), HasSubstr("mapped")));
+      EXPECT_EQ(PlansOf(spec, 1, 1), in_f32);
     }
   }
   EXPECT_GT(checked, 100);
+}
+
+TEST(CheckPlan, CanonicalPartialResultsOfSmallFloatsAreSentInF32) {
+  CollectiveSpec spec = MakeCheckedSpec(CollectiveKind::kAllReduce, 8, 8000);
+  spec.mode = ReductionMode::kCanonical;
+  spec.type = tensor::ElementType::kBF16;
+  const auto bytes = [&](const char* name) { return *WireBytes({.algorithm = name}, spec); };
+  EXPECT_EQ(bytes("direct"), 2 * 7 * 1000 * 2);
+  EXPECT_EQ(bytes("halving_doubling"), 2 * 7 * 1000 * 4);
+  const CostTerms terms = *TermsOf({.algorithm = "halving_doubling"}, spec, 1);
+  EXPECT_EQ(terms.sent_bytes, 2 * 7 * 1000 * 4);
+  spec.reduction = Reduction::kMax;  // Partial results are exact.
+  EXPECT_EQ(bytes("halving_doubling"), 2 * 7 * 1000 * 2);
+  spec.reduction = Reduction::kSum;
+  spec.mode = ReductionMode::kFast;
+  EXPECT_EQ(bytes("halving_doubling"), 2 * 7 * 1000 * 2);
 }
 
 TEST(CheckPlan, AveragesDivideOnce) {

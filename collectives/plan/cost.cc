@@ -6,13 +6,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "collectives/plan/algorithm.h"
+#include "collectives/plan/message_type.h"
 
 namespace xlad::collectives {
 namespace {
 
 CostTerms Terms(const Algorithm& algorithm, const CollectivePlan& plan, const CollectiveSpec& spec, int directions) {
   const AlgorithmCost cost = algorithm.cost(plan, spec);
-  const double bytes = static_cast<double>(tensor::ByteWidth(spec.type));
+  const tensor::ElementType type = MessageType(plan, spec);
+  const double bytes = static_cast<double>(tensor::ByteWidth(type));
   const int64_t rounds = cost.rounds + cost.pipeline_rounds;
   // The sends of a rank are sequential, and so are the rounds of the longest chain of dependent messages, each of which
   // sends one chunk. The longer of the two limits the time.
@@ -21,7 +23,9 @@ CostTerms Terms(const Algorithm& algorithm, const CollectivePlan& plan, const Co
   terms.rounds = static_cast<double>(rounds);
   terms.messages = static_cast<double>(cost.messages);
   terms.sent_bytes = static_cast<double>(sent) * bytes / std::min(plan.channels, directions);
-  terms.reduced_bytes = static_cast<double>(cost.reduced_elements) * bytes;
+  // Inputs and results are converted, which reads or writes each of their elements once in addition.
+  const int64_t converted = type == spec.type ? 0 : spec.input_elements() + spec.output_elements();
+  terms.reduced_bytes = static_cast<double>(cost.reduced_elements + converted) * bytes;
   terms.window_bytes = static_cast<double>(cost.window_elements) * bytes;
   terms.signal_rounds = static_cast<double>(cost.signal_rounds);
   return terms;

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "collectives/plan/algorithm.h"
 #include "collectives/plan/cost.h"
+#include "collectives/plan/message_type.h"
 
 namespace xlad::collectives {
 namespace {
@@ -87,10 +88,7 @@ bool CanAverage(const Algorithm& algorithm, const CollectiveSpec& spec) {
 bool KeepsCanonicalOrder(const Algorithm& algorithm, const CollectiveSpec& spec) {
   const CollectivePlan plan{.algorithm = std::string(algorithm.name)};
   if (algorithm.is_canonical == nullptr || !algorithm.is_canonical(spec)) return false;
-  if (!algorithm.refuses(plan, spec).empty()) return false;
-  // Other algorithms send partial results, which would be rounded to the element type.
-  const bool is_narrow = tensor::IsFloating(spec.type) && tensor::ByteWidth(spec.type) < 4;
-  return !is_narrow || algorithm.reduces_once;
+  return algorithm.refuses(plan, spec).empty();
 }
 
 absl::StatusOr<CollectivePlan> MakePlan(const CollectiveSpec& spec, const CostParameters& costs) {
@@ -146,7 +144,7 @@ absl::StatusOr<uint64_t> ScheduleHash(const CollectivePlan& plan, const Collecti
 
 absl::StatusOr<int64_t> WireBytes(const CollectivePlan& plan, const CollectiveSpec& spec) {
   XLAD_ASSIGN_OR_RETURN(const Algorithm* algorithm, AlgorithmFor(plan, spec));
-  return algorithm->cost(plan, spec).sent_elements * tensor::ByteWidth(spec.type);
+  return algorithm->cost(plan, spec).sent_elements * tensor::ByteWidth(MessageType(plan, spec));
 }
 
 absl::StatusOr<int64_t> Rounds(const CollectivePlan& plan, const CollectiveSpec& spec) {

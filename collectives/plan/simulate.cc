@@ -11,6 +11,7 @@
 #include "base/counted.h"
 #include "collectives/plan/algorithm.h"
 #include "collectives/plan/grid.h"
+#include "collectives/plan/message_type.h"
 
 namespace xlad::collectives {
 namespace {
@@ -296,7 +297,9 @@ absl::StatusOr<SimulatedRun> Simulate(const CollectiveSpec& spec, const Network&
 
 absl::StatusOr<SimulatedRun> Simulate(const CollectivePlan& plan, const CollectiveSpec& spec, const Network& network,
                                       const SimulateOptions& options) {
-  return Simulate(spec, network, [&](int rank) { return BuildSchedule(plan, spec, rank); }, options);
+  CollectiveSpec sent = spec;
+  sent.type = MessageType(plan, spec);
+  return Simulate(sent, network, [&](int rank) { return BuildSchedule(plan, spec, rank); }, options);
 }
 
 absl::StatusOr<SimulatedRun> SimulateRankZero(const CollectivePlan& plan, const CollectiveSpec& spec,
@@ -309,7 +312,9 @@ absl::StatusOr<SimulatedRun> SimulateRankZero(const CollectivePlan& plan, const 
   }
   XLAD_ASSIGN_OR_RETURN(const Schedule schedule, BuildSchedule(plan, spec, 0));
   XLAD_RETURN_IF_ERROR(CheckSendsMessages(schedule));
-  Simulation simulation(spec, network, options, /*only_rank_zero=*/true);
+  CollectiveSpec sent = spec;
+  sent.type = MessageType(plan, spec);
+  Simulation simulation(sent, network, options, /*only_rank_zero=*/true);
   XLAD_RETURN_IF_ERROR(simulation.Add(schedule));
   XLAD_ASSIGN_OR_RETURN(SimulatedRun run, simulation.Run());
   run.messages *= spec.ranks;

@@ -79,6 +79,16 @@ class CanonicalCollectives(unittest.TestCase):
                 with self.subTest(collective=collective, kind=kind, ranks=ranks, args=args):
                     self.assertEqual(self.digests(collective, ranks, *common, *args), first)
 
+    def test_digests_do_not_depend_on_partial_results_that_are_sent(self):
+        for kind in ("bfloat16", "half", "float"):
+            common = ("--mode", "canonical", "-d", kind)
+            first = self.digests("all_reduce", 8, *common)
+            for args in (("--algorithm", "halving_doubling"),
+                         ("--algorithm", "recursive_doubling", "--transport", "in-process"),
+                         ("--algorithm", "hierarchical grid=4x2", "--transport", "tcp")):
+                with self.subTest(kind=kind, args=args):
+                    self.assertEqual(self.digests("all_reduce", 8, *common, *args), first)
+
     def test_the_modes_canonical_and_run_to_run_differ_in_their_bits(self):
         self.assertNotEqual(self.digests("all_reduce", 8, "--mode", "canonical"),
                             self.digests("all_reduce", 8, "--mode", "run-to-run"))
