@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
+#include "collectives/exec/joint_launch.h"
 #include "collectives/exec/testing/group_fixture.h"
 #include "collectives/plan/testing/make_spec.h"
 
@@ -67,6 +70,65 @@ TEST_P(SplitTest, AnErrorEndsOneGroupAlone) {
     const absl::Status status = PrepareAndRun(part->get(), spec);
     EXPECT_EQ(status.ok(), rank % 2 == 1) << status;
     EXPECT_EQ(ValuesOfAll(group, rank), (std::vector<float>{0, 1, 2, 3, 4}));
+  };
+  OnRanks(kSplitRanks, body, Fails);
+}
+
+// Rank 0 adds the operations in another order than the other ranks. Run one after the other in these orders, they would
+// wait for each other forever: the sum of all ranks for the sum of the part, and the reverse.
+TEST_P(SplitTest, JointLaunchesOfGroupsDoNotDependOnTheOrder) {
+  const auto body = [](auto* group) {
+    const int rank = group->rank();
+    const auto part = group->Split({rank == 3 ? -1 : rank % 2, 0});
+    ASSERT_TRUE(part.ok()) << part.status();
+    const auto sum = group->Prepare(MakeSpec(CollectiveKind::kAllReduce, group->ranks(), 1));
+    const auto gather = group->Prepare(MakeSpec(CollectiveKind::kAllGather, group->ranks(), 1));
+    ASSERT_TRUE(sum.ok() && gather.ok()) << sum.status() << gather.status();
+    using Operation = typename std::decay_t<decltype(*group)>::Operation;
+    std::unique_ptr<Operation> part_sum;
+    if (*part != nullptr) part_sum = *(*part)->Prepare(MakeSpec(CollectiveKind::kAllReduce, (*part)->ranks(), 1));
+    JointLaunch launch;
+    for (int time = 0; time < 20; ++time) {
+      const auto own = static_cast<float>(rank + time);
+      float total = 0, of_part = 0;
+      std::vector<float> all(group->ranks());
+      const std::vector<std::function<void()>> calls = {[&] { launch.Add(group, **sum, &own, &total); },
+                                                        [&] { launch.Add(group, **gather, &own, all.data()); },
+                                                        [&] {
+                                                          if (part_sum != nullptr)
+                                                            launch.Add(part->get(), *part_sum, &own, &of_part);
+                                                        }};
+      for (int i = 0; i < 3; ++i) calls[(i + (rank == 0 ? 0 : rank + time)) % 3]();
+      const absl::Status status = launch.Run();
+      ASSERT_TRUE(status.ok()) << status;
+      EXPECT_EQ(total, 10 + 5 * time);
+      for (int other = 0; other < group->ranks(); ++other) EXPECT_EQ(all[other], other + time);
+      if (part_sum != nullptr) EXPECT_EQ(of_part, rank == 1 ? 1 + time : 6 + 3 * time);  // The ranks 0, 2 and 4.
+    }
+    EXPECT_TRUE(launch.Run().ok()) << "an empty launch";
+  };
+  OnRanks(kSplitRanks, body, Fails);
+}
+
+TEST_P(SplitTest, AJointLaunchReturnsTheErrorOfOneGroup) {
+  const auto body = [](auto* group) {
+    const int rank = group->rank();
+    const auto part = group->Split({rank % 2, 0});
+    ASSERT_TRUE(part.ok()) << part.status();
+    ASSERT_TRUE(group->Barrier().ok());
+    const auto gather = group->Prepare(MakeSpec(CollectiveKind::kAllGather, group->ranks(), 1));
+    ASSERT_TRUE(gather.ok()) << gather.status();
+    const auto own = static_cast<float>(rank);
+    std::vector<float> all(group->ranks());
+    // Only the ranks 0, 2 and 4 disagree on the size of their sum. Over messages, Prepare notices this.
+    const auto sum = (*part)->Prepare(MakeSpec(CollectiveKind::kAllReduce, (*part)->ranks(), rank == 2 ? 5 : 6));
+    std::vector<float> in(6), out(6);
+    JointLaunch launch;
+    launch.Add(group, **gather, &own, all.data());
+    if (sum.ok()) launch.Add(part->get(), **sum, in.data(), out.data());
+    const absl::Status status = launch.Run();
+    EXPECT_EQ(sum.ok() && status.ok(), rank % 2 == 1) << status;
+    EXPECT_EQ(all, (std::vector<float>{0, 1, 2, 3, 4}));
   };
   OnRanks(kSplitRanks, body, Fails);
 }

@@ -103,6 +103,17 @@ class BenchTest(CommunicationTest):
                     self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                     self.assertRegex(done.stdout, OK)
 
+    def test_launchers_of_mpi_start_groups_of_some_of_the_ranks(self):
+        for launcher in launchers():
+            for transport in ("auto", "tcp", "mpi"):
+                with self.subTest(launcher=launcher, transport=transport):
+                    done = subprocess.run([*LAUNCHERS[launcher], "5", FOLDER / "example_groups", "2", transport],
+                                          capture_output=True, text=True, timeout=600, env=mpi_environment())
+                    self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                    expected = [f"rank {rank}: the sum of its row is {row}, of its column {column}"
+                                for rank, row, column in ((0, 1, 2), (1, 1, 4), (2, 5, 2), (3, 5, 4))]
+                    self.assertEqual(sorted(done.stdout.splitlines()), sorted([*expected, "rank 4 is in no group"]))
+
     def test_errors_name_missing_transports(self):
         code, _, err = xlad("bench", "all_reduce", "--transport", "carrier-pigeon")
         self.assertEqual(code, 2)

@@ -4,6 +4,13 @@
 //   std::unique_ptr<GroupOperation> sum = *group->Prepare(spec);
 //   absl::Status status = group->Run(*sum, input, output);
 //
+//   std::unique_ptr<ProcessGroup> row = *group->Split({.color = group->rank() / 4});
+//   std::unique_ptr<GroupOperation> row_sum = *row->Prepare(row_spec);
+//   JointLaunch both;  // Runs operations of several groups as one call (joint_launch.h).
+//   both.Add(group.get(), *sum, input, output);
+//   both.Add(row.get(), *row_sum, row_input, row_output);
+//   status = both.Run();
+//
 // An operation is prepared once from a spec and runs many times on any buffers. All ranks get the same plan for a spec.
 // All ranks must run the same operations in the same order; if they do not, the error names both operations. Plain
 // buffers are copied through shared scratch that stays in the cache. Buffers of Allocate can be registered: the ranks
@@ -44,6 +51,7 @@ class GroupOperation {
   ~GroupOperation();
   const CollectiveSpec& spec() const { return spec_; }
   const CollectivePlan& plan() const { return plan_; }
+  int64_t number() const { return number_; }  // The number of operations that the group has prepared before.
   const Schedule& schedule() const { return schedule_; }
 
  private:
@@ -56,6 +64,7 @@ class GroupOperation {
   Schedule schedule_;
   GroupCommand command_;
   uint64_t word_ = 0;  // The value of EntryLine::operation.
+  int64_t number_ = 0;
 };
 
 // The processes of one host that run collectives together.
@@ -148,6 +157,7 @@ class ProcessGroup final : private GroupOwner {
   std::unique_ptr<GroupMemory> memory_;
   std::unique_ptr<GroupCore> core_;
   std::vector<bool> used_texts_;
+  int64_t prepared_ = 0;                     // The number of operations that were prepared.
   const GroupOperation* running_ = nullptr;  // The last operation that was run.
   std::unique_ptr<GroupOperation> barrier_;
   absl::Status error_;

@@ -214,6 +214,7 @@ absl::StatusOr<std::unique_ptr<GroupOperation>> ProcessGroup::Prepare(const Coll
   // Ranks that prepare operations in a different order have different indices, so only the hash is compared.
   op.word_ = OperationWord(text, free);
   op.group_ = this;
+  op.number_ = prepared_++;
   return operation;
 }
 

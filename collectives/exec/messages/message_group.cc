@@ -210,6 +210,7 @@ absl::StatusOr<std::unique_ptr<MessageGroup::Operation>> MessageGroup::Prepare(c
     operation->word_ = record_->Add(absl::StrCat(spec.ToString(), ", ", collective.plan.ToString()));
     operation->record_ = record_.get();
   }
+  operation->number_ = prepared_++;
   return operation;
 }
 

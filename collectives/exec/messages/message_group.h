@@ -69,6 +69,7 @@ class MessageGroup {
    public:
     ~Operation();
     const CollectivePlan& plan() const { return set_.collectives[0].plan; }
+    int64_t number() const { return number_; }  // The number of operations that the group has prepared before.
 
    private:
     friend class MessageGroup;
@@ -77,6 +78,7 @@ class MessageGroup {
     std::unique_ptr<ScheduledCommunicator> communicator_;
     FlightRecord* record_ = nullptr;  // Null if there is no record.
     uint64_t word_ = 0;               // The word of the operation in the record.
+    int64_t number_ = 0;
   };
 
   // `plan` is a plan as text (ParsePlan). If it is empty, the cost model chooses one. All ranks must call Prepare
@@ -141,7 +143,8 @@ class MessageGroup {
   // Null if the ranks are threads, if there is a meeting folder, or if there are more than kMaxGroupRanks ranks.
   std::unique_ptr<FlightRecord> record_;
   int64_t runs_ = 0;
-  int64_t splits_ = 0;  // The number of calls of Split.
+  int64_t prepared_ = 0;  // The number of operations that were prepared.
+  int64_t splits_ = 0;    // The number of calls of Split.
   struct FreeMemory {
     void operator()(std::byte* address) const { std::free(address); }
   };
