@@ -57,6 +57,8 @@ std::string KindOf(const JobEvent& event) {
   if (event.has_ended()) return JobState_Name(event.ended().state());
   if (event.has_code_replaced() && !event.code_replaced().error().empty()) return "not_optimized";
   if (event.has_dropped() && !event.dropped().damage().empty()) return "damaged";
+  const bool is_cut = absl::StrContains(event.attempt_ended().reason(), "the link between them is down");
+  if (event.has_attempt_ended() && is_cut) return "cut_link";
   return event.has_attempt_ended() && event.attempt_ended().stopped() ? "stopped" : kind->name();
 }
 
@@ -201,6 +203,7 @@ void LogModel::OnPlaced(const JobEvent& event, Job* job) {
   job->placed = placed;
   job->resized = false;
   CheckDevices(event, *job);
+  CheckHosts(event);
   Expect(placed.first_step() == std::max<int64_t>(0, job->newest_step), event,
          absl::StrCat("starts from step ", placed.first_step(), ", the newest checkpoint is of ", job->newest_step));
   if (placed.first_step() == 0) return;
@@ -250,6 +253,39 @@ void LogModel::CheckDevices(const JobEvent& event, const Job& job) {
          absl::StrCat("placed on ", devices.size(), " devices, the mesh has ", wanted));
 }
 
+// Checks that the positions of the workers of one host are consecutive.
+void LogModel::CheckHosts(const JobEvent& event) {
+  std::map<int32_t, std::string> hosts;  // By position.
+  for (const Peer& peer : event.placed().peers()) {
+    for (const int32_t device : peer.devices()) hosts[device] = peer.host();
+  }
+  std::set<std::string> before;
+  std::string last;
+  for (const auto& [device, host] : hosts) {
+    if (host == std::exchange(last, host)) continue;
+    Expect(before.insert(host).second, event, absl::StrCat("the positions of ", host, " are not consecutive"));
+  }
+}
+
+void LogModel::OnDamageFound(const JobEvent& event, Job* job) {
+  const AttemptEnded& ended = event.attempt_ended();
+  const bool continues = ended.damaged_checkpoint() == job->damaged_uri;
+  if (!continues) job->damaged_hosts.clear();
+  job->damaged_attempts = continues ? job->damaged_attempts + 1 : 1;
+  job->damaged_uri = ended.damaged_checkpoint();
+  Expect(ended.damaged_checkpoint() == job->placed.checkpoint_uri(), event, "damage in another checkpoint");
+  Expect(!ended.findings().empty(), event, "damage without evidence");
+  for (const DamageFinding& finding : ended.findings()) {
+    const std::string found = absl::StrCat("state ", ended.damaged_checkpoint(), ": found checksum");
+    const bool has_all =
+        absl::StrContains(finding.what(), "worker " + finding.worker()) && absl::StrContains(finding.what(), found);
+    Expect(has_all, event, absl::StrCat("found as evidence: ", finding.what()));
+    for (const Peer& peer : job->placed.peers()) {
+      if (peer.worker_id() == finding.worker()) job->damaged_hosts.insert(peer.host());
+    }
+  }
+}
+
 void LogModel::OnAttemptEnded(const JobEvent& event, Job* job) {
   const AttemptEnded& ended = event.attempt_ended();
   Expect(job->running && ended.attempt() == job->attempt, event, "ends an attempt that is not current");
@@ -264,14 +300,9 @@ void LogModel::OnAttemptEnded(const JobEvent& event, Job* job) {
   Expect(!absl::StrContains(ended.reason(), "no space"), event, "a full disk ends an attempt");
   job->damaged_unix_ns = ended.damaged_checkpoint().empty() ? 0 : event.unix_ns();
   if (!ended.damaged_checkpoint().empty()) {
-    Expect(ended.damaged_checkpoint() == job->placed.checkpoint_uri(), event, "damage in another checkpoint");
-    Expect(!ended.findings().empty(), event, "damage without evidence");
-    for (const DamageFinding& finding : ended.findings()) {
-      const std::string found = absl::StrCat("state ", ended.damaged_checkpoint(), ": found checksum");
-      const bool has_all = absl::StrContains(finding.what(), "worker " + finding.worker()) &&
-                           absl::StrContains(finding.what(), found);
-      Expect(has_all, event, absl::StrCat("found as evidence: ", finding.what()));
-    }
+    OnDamageFound(event, job);
+  } else {
+    job->damaged_uri.clear();
   }
   if (ended.stopped() || !ended.damaged_checkpoint().empty()) return;
   ++job->failures;
@@ -323,6 +354,11 @@ void LogModel::OnDropped(const JobEvent& event, Job* job) {
   }
   if (dropped.damage().empty()) return;
   Expect(!job->checkpoints.empty(), event, "drops the only checkpoint");
+  constexpr int64_t kFindingsOfOneHost = 5;
+  Expect(job->damaged_attempts >= (job->damaged_hosts.size() < 2 ? kFindingsOfOneHost : 2), event,
+         absl::StrCat("drops a checkpoint after ", job->damaged_attempts, " attempts that found damage, on ",
+                      job->damaged_hosts.size(), " hosts"));
+  job->damaged_uri.clear();
   job->damaged_unix_ns = 0;
   job->newest_step = job->checkpoints.empty() ? -1 : job->checkpoints.rbegin()->first;
 }

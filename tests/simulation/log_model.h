@@ -77,6 +77,9 @@ class LogModel {
     bool repeated = false;  // Whether the latest two attempts ended with the same program error at the same step.
     std::map<int64_t, std::string> checkpoints;  // URIs of the kept checkpoints, by step.
     int64_t newest_step = -1;                    // The step of the newest checkpoint so far, or -1.
+    std::string damaged_uri;  // The checkpoint that the latest attempts found damaged, or empty.
+    int64_t damaged_attempts = 0;         // The number of these attempts.
+    std::set<std::string> damaged_hosts;  // The hosts of the workers that found the damage.
     int64_t damaged_unix_ns = 0;  // When the latest attempt ended if it found its checkpoint damaged, else 0.
     bool lost_its_state = false;  // Whether the job failed because its only checkpoint is damaged.
     int64_t unstored_step = -1;   // The step of the last state that could not be stored, until one is stored.
@@ -96,6 +99,8 @@ class LogModel {
   void OnPlaced(const JobEvent& event, Job* job);
   void CheckPolicy(const JobEvent& event, const Job& job);
   void CheckDevices(const JobEvent& event, const Job& job);
+  void CheckHosts(const JobEvent& event);
+  void OnDamageFound(const JobEvent& event, Job* job);
   void OnAttemptEnded(const JobEvent& event, Job* job);
   void OnCheckpoint(const JobEvent& event, Job* job);
   void OnDropped(const JobEvent& event, Job* job);

@@ -39,6 +39,12 @@ uint64_t SomeFaults(const StormOptions& options) {
   return (random->Next() | random->Next()) & kAll;
 }
 
+int HostsOf(const StormOptions& options) {
+  constexpr uint64_t kMaxHosts = 3;
+  if (options.hosts > 0) return options.hosts;
+  return 1 + static_cast<int>(SeededRandom(options.seed + 4)->Below(kMaxHosts));
+}
+
 // Whether jobs of different owners may be on one worker: in every fifth storm.
 bool SharesWorkers(const StormOptions& options) { return options.seed % 5 == 0; }
 
@@ -57,7 +63,7 @@ Storm::Storm(const StormOptions& options)
       owners_(static_cast<int>(std::array{0, 2, 3}[options.seed / kStormKinds % 3])),
       model_(&indexes_, options.devices_each, SharesWorkers(options),
              [this](const std::string& worker) { return workers_->IsWell(worker); }),
-      workers_(std::make_unique<StormWorkers>(this, options.workers, options.devices_each)),
+      workers_(std::make_unique<StormWorkers>(this, options.workers, options.devices_each, HostsOf(options))),
       clients_(std::make_unique<StormClients>(this, options.jobs, options.max_devices)) {
   if (random_->Below(2) == 0) coordinator_options_.lease_steps = kShortLeaseSteps;
   coordinator_options_.share_workers = SharesWorkers(options);
@@ -82,6 +88,15 @@ void Storm::After(int64_t delay_ms, std::function<void()> event) {
 std::string Storm::KeyOf(const std::string& job_id) const {
   const auto found = model_.jobs().find(job_id);
   return found == model_.jobs().end() ? "" : found->second.key;
+}
+
+void Storm::CheckOwner(const LaunchTask& launch) {
+  const std::string owner = service::OwnerOfKey(KeyOf(launch.job_id()));
+  if (launch.has_owner() != coordinator_options_.share_workers && launch.owner() == (launch.has_owner() ? owner : "")) {
+    return;
+  }
+  Violate(absl::StrCat("the launch of ", launch.job_id(), " names \"", launch.owner(), "\" as owner, not \"", owner,
+                       "\""));
 }
 
 // --- The coordinator's process.
@@ -235,6 +250,7 @@ void Storm::Turn() {
     Note("coordinator stops serving");
     return workers_->OnCoordinatorGone();
   }
+  workers_->CheckPlacements();
   const bool wrote = disk_.operations() > operations;
   const bool dies = !is_quiet() && Has(StormFault::kDeath) && wrote && random_->Below(150) == 0;
   if (dies) {  // A crash between commit and acknowledgment, after some of the actions.

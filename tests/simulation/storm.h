@@ -42,6 +42,8 @@ enum class StormFault {
   kMisread,      // One worker finds damage in all checkpoints that it reads, although they are intact.
   kWorkerDisk,   // The place where a worker writes its parts of checkpoints is full or slow.
   kIndexDisk,    // The place where the coordinator stores indexes of checkpoints is full.
+  kHostDeath,    // All workers of a host end at once, and no one is notified.
+  kHostCut,      // The workers of two hosts do not reach each other.
   kCount,
 };
 
@@ -57,6 +59,7 @@ struct StormOptions {
   uint64_t seed = 0;
   int workers = 5;
   int devices_each = 2;
+  int hosts = 0;  // If 0, the seed chooses 1 to 3.
   int jobs = 6;
   int64_t max_devices = 8;     // The devices of the largest job. By default, it fits if one worker is lost.
   int64_t storm_ms = 20'000;   // Faults occur during this time. Then all faults are repaired.
@@ -113,6 +116,8 @@ class Storm {
   bool IsWell(const std::string& worker) const;
   StormClients& clients() { return *clients_; }
   std::map<std::string, StoredIndex>& indexes() { return indexes_; }
+  // Checks that the launch names the owner of its job, unless jobs of different owners share workers.
+  void CheckOwner(const LaunchTask& launch);
   // Returns the client key of a job, which determines the contents of its state, or "" if the job is unknown.
   std::string KeyOf(const std::string& job_id) const;
   bool is_calm() const { return calm_; }

@@ -10,7 +10,7 @@ namespace xlad::simulation {
 namespace {
 
 constexpr int64_t kMaxMisreadMs = 10'000;  // The coordinator drops a checkpoint that one worker misreads for 15 s.
-constexpr int64_t kMisreadPauseMs = 30'000;  // Two workers never misread the same checkpoint in a row.
+constexpr int64_t kMisreadPauseMs = 30'000;  // Workers of one host misread the same checkpoint for no longer.
 constexpr int64_t kRetryMs = 300;
 
 }  // namespace
@@ -131,11 +131,21 @@ void StormWorkers::DamageNewestCheckpoint() {
   if (storm_->random().Below(4) != 0) ExitTaskSoon(keys[chosen]);
 }
 
-// One worker misreads for some time. Often one of its tasks dies soon after it has begun.
-void StormWorkers::Misread(Process* process) {
-  if (process->tasks.empty() || storm_->NowNs() < next_misreads_ns_) return;
+// One worker misreads for some time, or all workers of its host do. Often one of its tasks dies soon after it has
+// begun. Workers of two hosts never misread, because the coordinator would drop an intact checkpoint.
+void StormWorkers::Misread() {
+  std::vector<Process*> may;
+  for (const auto& process : processes_) {
+    if (process->host == misreading_host_ && !process->tasks.empty()) may.push_back(process.get());
+  }
+  if (may.empty() || storm_->NowNs() < next_misreads_ns_) return;
+  Process* const process = may[storm_->random().Below(may.size())];
   const int64_t ms = storm_->Between(1000, kMaxMisreadMs);
   process->misreads_until_ns = storm_->NowNs() + ms * kNsPerMs;
+  const bool all_do = hosts_ > 1 && storm_->random().Below(2) == 0;
+  for (const auto& other : processes_) {
+    if (all_do && other->host == process->host) other->misreads_until_ns = process->misreads_until_ns;
+  }
   next_misreads_ns_ = process->misreads_until_ns + kMisreadPauseMs * kNsPerMs;
   storm_->Note(absl::StrCat(process->id, " misreads for ", ms, " ms"));
   if (storm_->random().Below(4) != 0) ExitTaskSoon(process->tasks.begin()->first);
@@ -165,7 +175,7 @@ void StormWorkers::InjectDiskFault() {
     case StormFault::kDamage:
       return DamageNewestCheckpoint();
     case StormFault::kMisread:
-      return Misread(process);
+      return Misread();
     case StormFault::kWorkerDisk: {
       const bool is_full = storm_->random().Below(2) == 0;
       (is_full ? process->disk_full_until_ns : process->disk_slow_until_ns) =

@@ -44,7 +44,7 @@ void StormWorkers::FailTask(Process* process, Task* task) {
 }
 
 bool StormWorkers::CanStep(Gang* gang) {
-  if (std::ssize(gang->members) < gang->launch.peers_size()) return false;
+  if (std::ssize(gang->members) < gang->launch.peers_size() || IsApart(*gang)) return false;
   const int64_t now_ns = storm_->NowNs();
   bool can = true;
   for (const auto& [number, member] : gang->members) {

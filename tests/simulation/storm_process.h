@@ -46,6 +46,8 @@ struct StormWorkers::Gang {
   LaunchTask launch;
   // Keyed by the number of the process, so that the order is the same in a replay.
   std::map<int, std::pair<Process*, Task*>> members;
+  int64_t launched_ns = 0;  // The time of the first launch.
+  std::map<std::string, int64_t> gone_since_ns;  // Workers whose host has lost power, and when.
   int64_t finished = 0;
   uint64_t contents = 0;  // The contents of the state before step `finished`.
   int64_t stalled_since_ns = -1;
@@ -56,6 +58,7 @@ struct StormWorkers::Gang {
 
 struct StormWorkers::Process {
   int number = 0;
+  int host = 0;
   std::string id;
   uint64_t incarnation = 0;
   bool replaces_code = true;  // False for an older version.
@@ -63,6 +66,7 @@ struct StormWorkers::Process {
   bool up = false;
   bool stays_away = false;  // Whether the process stays down until the end of the storm.
   bool is_gone = false;     // Whether it never comes back.
+  int64_t power_lost_ns = -1;  // When its host last lost power, or -1.
   int64_t stopped_until_ns = 0;
   int64_t trouble_ns = 0;  // The last time at which the process started or died, or a path was cut or restored.
   bool data_cut = false;   // Whether its peers cannot reach it.

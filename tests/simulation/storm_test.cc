@@ -57,6 +57,7 @@ TEST(StormTest, NothingAcknowledgedIsLostAndEveryJobEnds) {
   if (count >= 100) {  // These are rarer.
     EXPECT_GT(sum.misreads, static_cast<int64_t>(count) / 30);
     EXPECT_GT(sum.records["damaged"], static_cast<int64_t>(count) / 12);
+    EXPECT_GT(sum.records["cut_link"], static_cast<int64_t>(count) / 12);
   }
   EXPECT_GT(sum.checkpoints, 0);
   // Checks that each kind of record occurred often.

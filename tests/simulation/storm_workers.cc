@@ -25,10 +25,12 @@ constexpr int64_t kDeadLinkMs = 6000;      // A link that has been cut for longe
 
 }  // namespace
 
-StormWorkers::StormWorkers(Storm* storm, int workers, int devices_each) : storm_(storm), devices_each_(devices_each) {
+StormWorkers::StormWorkers(Storm* storm, int workers, int devices_each, int hosts)
+    : storm_(storm), devices_each_(devices_each), hosts_(hosts) {
   for (int w = 0; w < workers; ++w) {
     processes_.push_back(std::make_unique<Process>());
     processes_.back()->number = w;
+    processes_.back()->host = w * hosts / workers;
     processes_.back()->id = absl::StrCat("w", w);
   }
 }
@@ -37,6 +39,7 @@ StormWorkers::~StormWorkers() = default;
 
 void StormWorkers::Start() {
   has_old_versions_ = storm_->random().Below(2) == 0;
+  if (hosts_ > 1) misreading_host_ = static_cast<int>(storm_->random().Below(hosts_));
   for (const auto& process : processes_) StartProcess(process.get());
   storm_->After(storm_->Between(100, 2500), [this] { InjectDiskFault(); });
 }
@@ -75,7 +78,7 @@ void StormWorkers::Connect(Process* process) {
   RegisterWorker* registration = message.mutable_register_();
   registration->set_worker_id(process->id);
   registration->set_incarnation(process->incarnation);
-  registration->set_host("host");
+  registration->set_host(absl::StrCat("host", process->host));
   registration->set_pid(1000 + process->number);
   registration->set_devices(devices_each_);
   registration->set_protocol(kProtocol);
@@ -101,6 +104,7 @@ void StormWorkers::Disconnect(Process* process) {
 }
 
 void StormWorkers::OnCoordinatorGone() {
+  overtaken_ = Overtaken();  // The next coordinator reserves other workers.
   for (const auto& process : processes_) Disconnect(process.get());
 }
 
@@ -127,6 +131,7 @@ void StormWorkers::Beat(Process* process, int64_t life) {
         RunningTask* running = message.mutable_heartbeat()->add_running();
         Name(task.launch, running);
         running->set_step(task.gang->finished);
+        ReportSilence(*process, task, running);
       }
       message.mutable_heartbeat();
       SendUp(process, std::move(message));
@@ -277,12 +282,14 @@ void StormWorkers::OnLaunch(Process* process, const LaunchTask& launch) {
   if (!absl::EndsWith(launch.executable_digest(), " on " + MeshText(launch.spec().mesh()))) {
     storm_->Violate(absl::StrCat(launch.executable_digest(), " is launched on ", MeshText(launch.spec().mesh())));
   }
+  storm_->CheckOwner(launch);
   std::shared_ptr<Gang>& gang = gangs_[key];
   if (gang == nullptr) {
     gang = std::make_shared<Gang>();
     gang->key = key;
     gang->launch = launch;
     gang->finished = launch.first_step();
+    gang->launched_ns = storm_->NowNs();
     const auto index = storm_->indexes().find(launch.checkpoint_uri());
     gang->contents =
         index != storm_->indexes().end() ? index->second.contents : ContentsAt(storm_->KeyOf(launch.job_id()), 0);
@@ -373,8 +380,11 @@ bool StormWorkers::IsReachable(const std::string& id) const {
 }
 
 bool StormWorkers::HasDied(const std::string& id) const {
-  return std::none_of(processes_.begin(), processes_.end(),
-                      [&](const auto& process) { return process->id == id && process->up; });
+  return std::none_of(processes_.begin(), processes_.end(), [&](const auto& process) {
+    const bool is_noticed =
+        process->power_lost_ns < 0 || storm_->NowNs() - process->power_lost_ns > kSurelyWellMs * kNsPerMs;
+    return process->id == id && (process->up || !is_noticed);
+  });
 }
 
 int64_t StormWorkers::StoppedUntilNs() const {
@@ -459,6 +469,7 @@ void StormWorkers::CutDuringAdoption(const std::string& late, const std::string&
 }
 
 void StormWorkers::InjectFault() {
+  if (InjectHostFault()) return;
   const bool is_rack = storm_->kind() == StormKind::kStops && storm_->Has(StormFault::kRack);
   if (is_rack && storm_->random().Below(5) == 0) {  // A rack loses power.
     // The time without new faults lasts until the workers count as lost and jobs shrink.
@@ -526,6 +537,7 @@ void StormWorkers::ExitTask(Process* process, Task* task) {
 }
 
 void StormWorkers::Repair() {
+  cut_hosts_.clear();
   for (const auto& process : processes_) {
     Heal(process.get());  // A stopped process continues by itself.
     process->misreads_until_ns = process->disk_full_until_ns = process->disk_slow_until_ns = 0;

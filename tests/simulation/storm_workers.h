@@ -26,7 +26,8 @@ inline constexpr char kQuick[] = "quick ";  // The names of executables with qui
 // The class has more than 25 methods: one for each message of the protocol and each fault.
 class StormWorkers {
  public:
-  StormWorkers(Storm* storm, int workers, int devices_each);
+  // Successive workers are on one host; all hosts have about the same number of workers.
+  StormWorkers(Storm* storm, int workers, int devices_each, int hosts);
   ~StormWorkers();
 
   void Start();
@@ -44,12 +45,15 @@ class StormWorkers {
 
   // Whether the worker's process and paths have worked for so long that it cannot count as lost.
   bool IsWell(const std::string& id) const;
-  // Whether there is no process with this id now.
+  // Whether there is no process with this id now. A loss of power counts when the coordinator must have noticed it.
   bool HasDied(const std::string& id) const;
   // The time at which the last stopped process continues.
   int64_t StoppedUntilNs() const;
   // Reports tasks of attempts that have ended.
   void CheckEnd() const;
+  // Must be called after each batch of the coordinator. Reports placements on workers that the attempt should not have
+  // taken.
+  void CheckPlacements();
 
   // Whether the worker runs now and can be reached by the coordinator and by its peers.
   bool IsReachable(const std::string& id) const;
@@ -68,6 +72,12 @@ class StormWorkers {
 
  private:
   using TaskKey = std::pair<std::string, int64_t>;  // The id of a job, and the number of its attempt.
+  // The oldest job that waits only because of other owners, and the later attempts that were placed since then.
+  struct Overtaken {
+    std::string job;  // Its id and its mesh.
+    std::set<std::string> workers;  // Those that took work at that time.
+    std::set<TaskKey> by;
+  };
   struct Gang;
   struct Task;
   struct Process;
@@ -101,7 +111,7 @@ class StormWorkers {
   void ReportUnstored(Process* process, Task* task, bool is_end);
   void OnWritten(Process* process, Task* task, int64_t step);
   void DamageNewestCheckpoint();
-  void Misread(Process* process);
+  void Misread();
   void ExitTaskSoon(const TaskKey& key);
   static bool HasSaved(const Task& task, const Gang& gang);
   void FinishStep(Gang* gang);
@@ -113,6 +123,16 @@ class StormWorkers {
   void SendUnanswered(Process* process, Task* task);
   void SendMetrics(Process* process, Task* task);
   Process* FindProcess(const std::string& id);
+  bool InjectHostFault();
+  void CutHosts();
+  void LoseHost();
+  void LosePower(Process* process);
+  bool AreCut(const Process& a, const Process& b) const;
+  bool IsApart(const Gang& gang) const;
+  void ReportSilence(const Process& process, const Task& task, RunningTask* report);
+  void CheckHosts(const service::Job& job);
+  void CheckPacking(const service::Job& job);
+  void CheckOvertaking(const std::vector<const service::Job*>& placed);
   void Cut(Process* process);
   void CutControl(Process* process, int64_t ms);
   void ExitTask(Process* process, Task* task);
@@ -121,6 +141,7 @@ class StormWorkers {
 
   Storm* const storm_;
   const int devices_each_;
+  const int hosts_;
   std::vector<std::unique_ptr<Process>> processes_;
   std::map<TaskKey, std::shared_ptr<Gang>> gangs_;
   std::map<int64_t, Process*> connections_;
@@ -129,6 +150,11 @@ class StormWorkers {
   uint64_t next_incarnation_ = 1;
   int64_t misreads_ = 0;
   int64_t next_misreads_ns_ = 0;  // No worker misreads before this time.
+  int misreading_host_ = 0;  // The only host of which workers misread.
+  // Pairs of hosts, the lower number first, whose workers do not reach each other, and since when.
+  std::map<std::pair<int, int>, int64_t> cut_hosts_;
+  std::map<std::string, int64_t> seen_attempts_;  // The newest attempt seen by CheckPlacements, by job.
+  Overtaken overtaken_;
   bool has_lost_ids_ = false;
   bool has_old_versions_ = false;  // Whether some processes are of a version that does not replace code.
   bool one_is_gone_ = false;  // Whether one process never comes back.
