@@ -1,11 +1,18 @@
 // `xlad top`: the jobs and workers of a coordinator, redrawn every second.
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <vector>
 
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/clock.h"
 #include "base/counted.h"
 #include "base/json_text.h"
@@ -62,6 +69,32 @@ std::string Duration(double seconds) {
   return text;
 }
 
+// Returns the first characters of a line of UTF-8.
+absl::string_view FirstColumns(absl::string_view line, int columns) {
+  const auto begins_character = [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; };
+  for (size_t i = 0; i < line.size(); ++i) {
+    if (begins_character(line[i]) && --columns < 0) return line.substr(0, i);
+  }
+  return line;
+}
+
+// Removes what the terminal of standard output has no room for: the ends of lines, which would take two rows, and the
+// last lines, because of which the first ones would be scrolled out of the screen.
+std::string FitTerminal(absl::string_view text) {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return std::string(text);
+  std::vector<absl::string_view> lines = absl::StrSplit(absl::StripSuffix(text, "\n"), '\n');
+  const size_t rows = std::max(2, size.ws_row - 1);  // The cursor takes the last row.
+  std::string missing;
+  if (lines.size() > rows) {
+    missing = absl::StrCat("... ", Counted(lines.size() - rows + 1, "more line"), "; xlad ps prints all jobs");
+    lines.resize(rows - 1);
+    lines.push_back(missing);
+  }
+  for (absl::string_view& line : lines) line = FirstColumns(line, size.ws_col);
+  return absl::StrCat(absl::StrJoin(lines, "\n"), "\n");
+}
+
 class Top {
  public:
   std::string Draw(const Snapshot& now, int64_t now_ns) {
@@ -74,12 +107,13 @@ class Top {
     std::string text =
         absl::StrCat("coordinator on ", status.host(), ", pid ", status.pid(), ", ",
                      status.serving() ? "serving" : absl::StrCat("not serving: ", status.reason()), "\n");
-    absl::StrAppend(&text, "workers:");
+    std::vector<std::string> workers, jobs;
     for (const auto& [state, count] : states) {
-      absl::StrAppend(&text, " ", count, " ", state, " with ", Counted(devices[state], "device"), ";");
+      workers.push_back(absl::StrCat(count, " ", state, " with ", Counted(devices[state], "device")));
     }
-    absl::StrAppend(&text, states.empty() ? " none" : "", "\njobs:");
-    for (const auto& [state, count] : status.jobs()) absl::StrAppend(&text, " ", count, " ", state, ";");
+    for (const auto& [state, count] : status.jobs()) jobs.push_back(absl::StrCat(count, " ", state));
+    absl::StrAppend(&text, "workers: ", workers.empty() ? "none" : absl::StrJoin(workers, ", "),
+                    "\njobs: ", jobs.empty() ? "none" : absl::StrJoin(jobs, ", "));
     char line[512];
     std::snprintf(line, sizeof line, "\n\n%-14s %-20s %-10s %-14s %15s %9s %7s %10s  %s\n", "ID", "NAME", "STATE",
                   "MESH", "STEP", "STEPS/S", "LEFT", "LOSS", "REASON");
@@ -145,7 +179,8 @@ int RunTop(const TopOptions& options) {
       return kOk;
     }
     // Clears the screen, but not the lines that were scrolled out of it.
-    std::printf("%s%s", options.once ? "" : "\x1b[H\x1b[2J", top.Draw(*now, RealClock().NowNs()).c_str());
+    const std::string drawn = top.Draw(*now, RealClock().NowNs());
+    std::printf("%s%s", options.once ? "" : "\x1b[H\x1b[2J", options.once ? drawn.c_str() : FitTerminal(drawn).c_str());
     std::fflush(stdout);
     if (options.once) return kOk;
     for (int64_t waited = 0; waited < kTopPollMs; waited += kSliceMs) {

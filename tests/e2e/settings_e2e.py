@@ -2,12 +2,16 @@
 cluster."""
 
 import contextlib
+import fcntl
 import json
 import os
+import pty
 import re
 import shutil
+import struct
 import subprocess
 import sys
+import termios
 import unittest
 import urllib.error
 import urllib.request
@@ -26,6 +30,23 @@ def dry_run(*args, **variables):
     env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", **variables}
     done = subprocess.run([XLAD, "worker", "--dry-run", *map(str, args)], capture_output=True, text=True, env=env)
     return done.returncode, json.loads(done.stdout) if done.returncode == 0 else done.stderr
+
+
+def screen(rows, columns, *args):
+    """Returns the lines that a command, which clears the screen when it redraws it, first shows on a terminal."""
+    control, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    process = subprocess.Popen([XLAD, *args], stdout=terminal, stderr=terminal, stdin=subprocess.DEVNULL)
+    os.close(terminal)
+    text = b""
+    try:
+        while text.count(b"\x1b[2J") < 2:
+            text += os.read(control, 4096)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(control)
+    return text.split(b"\x1b[2J")[1].removesuffix(b"\x1b[H").decode().splitlines()
 
 
 class Settings(unittest.TestCase):
@@ -191,6 +212,21 @@ class Monitoring(unittest.TestCase):
         self.assertEqual([int(cell.split()[0]) for cell, _ in cells], list(range(8)))
         self.assertIn("device 5 (dp 2, tp 1), ", cells[5][1])
         self.assertRegex(text, r"^8 devices of [12] workers?")
+
+    def test_top_fits_the_terminal(self):
+        with up_with_pages(devices=1) as (address, _):
+            for _ in range(6):
+                code, _, err = xlad("submit", JOB, "--mesh", "dp=8", "--coordinator", address)
+                self.assertEqual(code, 0, err)
+            full = xlad("top", "--once", "--coordinator", address)[1].splitlines()
+            self.assertEqual(len(full), 11)  # Four lines, the names of the columns, and six jobs.
+            self.assertGreater(max(map(len, full)), 100)
+            shown = screen(8, 70, "top", "--coordinator", address)
+        self.assertEqual([line[:70] for line in full[4:5]], shown[4:5])
+        self.assertEqual(len(shown), 7)
+        self.assertRegex(shown[5], "^job-")
+        self.assertEqual(shown[6], "... 5 more lines; xlad ps prints all jobs")
+        self.assertEqual(max(map(len, shown)), 70)
 
     def test_promtool_accepts_the_metrics_of_a_running_job(self):
         promtool = shutil.which("promtool")
