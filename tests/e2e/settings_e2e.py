@@ -32,6 +32,12 @@ def dry_run(*args, **variables):
     return done.returncode, json.loads(done.stdout) if done.returncode == 0 else done.stderr
 
 
+# What the dashboard says of two workers, one of which is 400 steps of some milliseconds behind.
+LAGS = """Promise.resolve((drawMesh({state: "RUNNING", mesh: [{name: "dp", size: 2}], workers: [
+    {id: "w0", host: "h", step: 500, devices: [0]}, {id: "w1", host: "h", step: 100, devices: [1]}]}, %d, []),
+    document.querySelector("#lags").textContent))"""
+
+
 def screen(rows, columns, *args):
     """Returns the lines that a command, which clears the screen when it redraws it, first shows on a terminal."""
     control, terminal = pty.openpty()
@@ -206,12 +212,15 @@ class Monitoring(unittest.TestCase):
                     rows = value("""Promise.resolve(new Set([...document.querySelectorAll("#grid span")].map(
                         cell => cell.offsetTop)).size)""")
                     text = value("""Promise.resolve(document.querySelector("#lags").textContent)""")
+                    lags = [value(LAGS % step_ms) for step_ms in (1, 10)]
             finally:
                 browser.close()
         self.assertEqual(rows, 4)
         self.assertEqual([int(cell.split()[0]) for cell, _ in cells], list(range(8)))
         self.assertIn("device 5 (dp 2, tp 1), ", cells[5][1])
         self.assertRegex(text, r"^8 devices of [12] workers?")
+        self.assertEqual(lags, ["2 devices of 2 workers",
+                                "2 devices of 2 workers; farthest behind: w1 on h, 400 steps behind (about 4 s)"])
 
     def test_top_fits_the_terminal(self):
         with up_with_pages(devices=1) as (address, _):
