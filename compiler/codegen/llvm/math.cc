@@ -54,6 +54,14 @@ llvm::Value* Exp(Ir& ir, llvm::Value* x) {
   return f.b.CreateFMul(f.b.CreateFMul(value, first), second);
 }
 
+// e^x for x in [-80, 80], where 2^n can be added to the exponent because no result is denormal or infinite. Has the bits
+// of Exp. The result for NaN is not specified.
+llvm::Value* ExpOfSmall(const Float& f, llvm::Value* x) {
+  const ExpParts parts = ReduceExp(f, x);
+  llvm::Value* value = f.b.CreateFAdd(parts.grown, f.C(1));
+  return f.FromBits(f.b.CreateAdd(f.Bits(value), f.b.CreateShl(parts.n, 23)));
+}
+
 llvm::Value* ExpM1(Ir& ir, llvm::Value* x) {
   const Float f(ir);
   const ExpParts parts = ReduceExp(f, ClampTo(f, x, -25, 89));
@@ -114,9 +122,9 @@ llvm::Value* Erf(Ir& ir, llvm::Value* x) {
   llvm::Value* clamped = f.Select(f.b.CreateFCmpOGT(size, f.C(4)), f.C(4), size);
   llvm::Value* p = f.Polynomial(clamped, {1.8803183739e-04, -1.1295783850e+00, -6.3321997042e-01, -1.0841849419e-01,
                                           2.5208204080e-02, -4.2045422398e-03, 4.4133238796e-04, -2.1686509373e-05});
-  llvm::Value* far = f.b.CreateFSub(f.C(1), Exp(ir, p));
+  llvm::Value* far = f.b.CreateFSub(f.C(1), ExpOfSmall(f, p));
   far = f.b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, far, x);
-  return f.Select(f.b.CreateFCmpOLT(size, f.C(1)), near, far);
+  return f.Select(f.b.CreateFCmpOGE(size, f.C(1)), far, near);  // `near` is NaN for NaN.
 }
 
 llvm::Value* Tanh(Ir& ir, llvm::Value* x) {
@@ -126,10 +134,12 @@ llvm::Value* Tanh(Ir& ir, llvm::Value* x) {
   llvm::Value* q = f.Polynomial(
       square, {-3.3333283924e-01, 1.3331491249e-01, -5.3743495261e-02, 2.0650579003e-02, -5.7170365603e-03});
   llvm::Value* near = f.Fma(f.b.CreateFMul(square, x), q, x);
-  llvm::Value* grown = Exp(ir, f.b.CreateFAdd(size, size));
+  // Beyond 10 the result rounds to 1.
+  llvm::Value* clamped = f.Select(f.b.CreateFCmpOGT(size, f.C(10)), f.C(10), size);
+  llvm::Value* grown = ExpOfSmall(f, f.b.CreateFAdd(clamped, clamped));
   llvm::Value* far = f.b.CreateFSub(f.C(1), f.b.CreateFDiv(f.C(2), f.b.CreateFAdd(grown, f.C(1))));
   far = f.b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, far, x);
-  return f.Select(f.b.CreateFCmpOLT(size, f.C(0.625)), near, far);
+  return f.Select(f.b.CreateFCmpOGE(size, f.C(0.625)), far, near);  // `near` is NaN for NaN.
 }
 
 // For f32 and f64: t / (1 + t) or 1 / (1 + t) with t = e^-|x|, which does not overflow.
