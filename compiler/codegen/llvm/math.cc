@@ -54,8 +54,8 @@ llvm::Value* Exp(Ir& ir, llvm::Value* x) {
   return f.b.CreateFMul(f.b.CreateFMul(value, first), second);
 }
 
-// e^x for x in [-80, 80], where 2^n can be added to the exponent because no result is denormal or infinite. Has the bits
-// of Exp. The result for NaN is not specified.
+// e^x for x in [-80, 80], where 2^n can be added to the exponent because no result is denormal or infinite. Has the
+// bits of Exp. The result for NaN is not specified.
 llvm::Value* ExpOfSmall(const Float& f, llvm::Value* x) {
   const ExpParts parts = ReduceExp(f, x);
   llvm::Value* value = f.b.CreateFAdd(parts.grown, f.C(1));
