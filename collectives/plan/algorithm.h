@@ -50,8 +50,8 @@ absl::StatusOr<const Algorithm*> FindAlgorithm(absl::string_view name);
 
 // Whether the algorithm can run a collective of this spec, in its mode and with its reduction, with default parameters.
 bool Applies(const Algorithm& algorithm, const CollectiveSpec& spec);
-// Whether the algorithm can run a collective of this spec in the order of ReductionMode::kCanonical. Partial results are
-// not rounded; see message_type.h.
+// Whether the algorithm can run a collective of this spec in the order of ReductionMode::kCanonical. Partial results
+// are not rounded; see message_type.h.
 bool KeepsCanonicalOrder(const Algorithm& algorithm, const CollectiveSpec& spec);
 // Whether the algorithm can compute averages. An algorithm that sends partial results cannot, because it would divide
 // more than once.
