@@ -11,6 +11,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "base/clock.h"
+#include "base/cores.h"
 #include "base/json_text.h"
 #include "base/memory_limit.h"
 #include "base/random.h"
@@ -21,6 +23,7 @@
 #include "collectives/plan/bus_factor.h"
 #include "collectives/plan/calibration.h"
 #include "collectives/plan/check.h"
+#include "collectives/plan/check_all.h"
 #include "collectives/plan/cost.h"
 #include "collectives/plan/mutate.h"
 #include "collectives/plan/simulate.h"
@@ -57,6 +60,7 @@ struct CheckOptions : ScheduleOptions {
   int64_t mutations = 0;
   uint64_t seed = 1;
   int slots = 1;
+  bool all = false;
 };
 
 struct ScheduleCommandOptions : ScheduleOptions {
@@ -129,7 +133,41 @@ absl::StatusOr<collectives::ScheduleSet> ReadSchedules(const std::string& path) 
   return set;
 }
 
+// Checks all algorithms with 2 to --ranks ranks and 1 to --slots slots.
+int RunCheckAll(const CheckOptions& options) {
+  collectives::CheckAllOptions all;
+  all.most_ranks = options.ranks;
+  all.most_slots = options.slots;
+  all.mutants = options.mutations;
+  all.seed = options.seed;
+  all.threads = UsableThreads();
+  const int64_t start_ns = RealClock().NowNs();
+  const absl::StatusOr<collectives::CheckAllCounts> counts = CheckAllPlans(all);
+  if (!counts.ok()) return Fail(counts.status());
+  const double seconds = static_cast<double>(RealClock().NowNs() - start_ns) / static_cast<double>(kNsPerSecond);
+  const collectives::MutationCounts& mutants = counts->mutations;
+  if (options.format == "json") {
+    const Json json = {
+        {"plans", counts->plans},
+        {"checks", counts->checks},
+        {"executions", counts->executions},
+        {"mutations",
+         {{"mutants", mutants.mutants}, {"rejected", mutants.rejected}, {"equivalent", mutants.equivalent}}},
+        {"accepted", true},
+        {"seconds", seconds}};
+    std::printf("%s\n", JsonText(json, 2).c_str());
+    return kOk;
+  }
+  std::printf("%lld plans for 2 to %d ranks, with 1 to %d slots: %lld checks accepted, by %lld executions\n",
+              static_cast<long long>(counts->plans), options.ranks, options.slots,
+              static_cast<long long>(counts->checks), static_cast<long long>(counts->executions));
+  std::printf("%lld mutants: %lld rejected, %lld equivalent\n%.1f s\n", static_cast<long long>(mutants.mutants),
+              static_cast<long long>(mutants.rejected), static_cast<long long>(mutants.equivalent), seconds);
+  return kOk;
+}
+
 int RunCheck(const CheckOptions& options) {
+  if (options.all) return RunCheckAll(options);
   collectives::ScheduleSet set;
   std::optional<CollectivePlan> checked_plan;
   if (!options.schedules.empty()) {
@@ -347,7 +385,8 @@ void AddCommSchedules(CLI::App* comm, Action* action) {
   CLI::App* check = comm->add_subcommand("check", "prove that schedules are correct, or say why they are not");
   check->footer(
       "Examples:\n  xlad comm check all_reduce --ranks 8 --algorithm ring\n"
-      "  xlad comm check all_gather --ranks 5 --mutations 100");
+      "  xlad comm check all_gather --ranks 5 --mutations 100\n"
+      "  xlad comm check --all --ranks 64 --slots 8 --mutations 10000");
   AddScheduleFlags(check, check_options.get(), /*needs_collective=*/false);
   check->add_option("--schedules", check_options->schedules,
                     "check the schedules that `comm schedule` printed to a file");
@@ -357,9 +396,16 @@ void AddCommSchedules(CLI::App* comm, Action* action) {
       ->check(NonNegativeNumber());
   check->add_option("--seed", check_options->seed, "seed of the random changes");
   check->add_option("--slots", check_options->slots, "messages in flight on a channel")->check(Between(1, 64));
+  check->add_flag("--all", check_options->all,
+                  "check every algorithm and collective, with 2 to --ranks ranks and 1 to --slots slots");
   AddFormatFlag(check, &check_options->format);
   check->callback([=] {
-    if (check_options->schedules.empty() && (check_options->collective.empty() || check_options->ranks == 0)) {
+    const bool one = !check_options->collective.empty() || !check_options->schedules.empty();
+    if (check_options->all && (one || check_options->ranks < 2)) {
+      throw CLI::RequiredError("--ranks of 2 or more, without COLLECTIVE and --schedules,");
+    }
+    if (!check_options->all && check_options->schedules.empty() &&
+        (check_options->collective.empty() || check_options->ranks == 0)) {
       throw CLI::RequiredError("COLLECTIVE and --ranks, or --schedules,");
     }
     *action = [=] { return RunCheck(*check_options); };

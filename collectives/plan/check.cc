@@ -251,7 +251,10 @@ class Execution {
     Message message;
     XLAD_ASSIGN_OR_RETURN(message.values, Read(rank, place));
     std::deque<Message>& link = links_[{rank, op.peer, op.channel}];
-    if (std::ssize(link) >= options_.slots) return false;
+    if (std::ssize(link) >= options_.slots) {
+      costs_.waited_for_slots = true;
+      return false;
+    }
     for (Segment& segment : message.values) costs_.rounds = std::max(costs_.rounds, ++segment.depth);
     message.count = op.src.count;
     message.sent_from = op.src;
@@ -540,13 +543,14 @@ absl::StatusOr<ScheduleCosts> CheckSchedules(const CollectiveSpec& spec, absl::S
   }
   bool in_place = true;
   for (const Schedule& schedule : schedules) in_place = in_place && schedule.in_place;
-  if (in_place) {
-    if (!InPlaceOffsetsOf(spec, 0).valid) {
-      return absl::InternalError("schedules are marked in place, but the kind has no layout in place");
-    }
-    XLAD_RETURN_IF_ERROR(Execution(spec, schedules, options, Sharing::kInPlace).Run().status());
+  if (!in_place) return Execution(spec, schedules, options, Sharing::kSeparate).Run();
+  if (!InPlaceOffsetsOf(spec, 0).valid) {
+    return absl::InternalError("schedules are marked in place, but the kind has no layout in place");
   }
-  return Execution(spec, schedules, options, in_place ? Sharing::kWaits : Sharing::kSeparate).Run();
+  XLAD_ASSIGN_OR_RETURN(const ScheduleCosts first, Execution(spec, schedules, options, Sharing::kInPlace).Run());
+  XLAD_ASSIGN_OR_RETURN(ScheduleCosts costs, Execution(spec, schedules, options, Sharing::kWaits).Run());
+  costs.waited_for_slots = costs.waited_for_slots || first.waited_for_slots;
+  return costs;
 }
 
 absl::Status CheckPlan(const CollectivePlan& plan, const CollectiveSpec& spec, const CheckOptions& options) {

@@ -21,6 +21,7 @@ struct CheckOptions {
 struct ScheduleCosts {
   int64_t max_sent_elements = 0;  // The elements sent by the rank that sends the most elements.
   int64_t rounds = 0;             // The number of messages on the longest chain of dependent messages.
+  bool waited_for_slots = false;  // Whether a send found no free slot. If none did, more slots change nothing.
 };
 
 // InvalidArgument if the spec is invalid. Internal, with the rank, operation and elements in the message, if

@@ -34,6 +34,24 @@ class CommTest(unittest.TestCase):
         for op in ("sum", "prod", "min", "max", "avg", "and", "or", "xor"):
             self.comm("check", "all_reduce", "--ranks", 3, "--op", op)
 
+    def test_all_algorithms_are_checked_together(self):
+        report = json.loads(self.comm("check", "--all", "--ranks", 5, "--slots", 3, "--mutations", 300, "--format",
+                                      "json"))
+        self.assertTrue(report["accepted"])
+        self.assertEqual(report["checks"], 3 * report["plans"])
+        self.assertEqual(report["mutations"]["mutants"], 300)
+        self.assertRegex(self.comm("check", "--all", "--ranks", 3), r"plans for 2 to 3 ranks")
+
+    def test_sizes_above_two_to_the_31_elements(self):
+        for count in (1 << 31, 1 << 33):
+            found = json.loads(self.comm("check", "all_reduce", "--ranks", 4, "--algorithm", "ring", "--bytes", 4 * count,
+                                         "--format", "json"))
+            self.assertEqual(found["max_sent_elements"], 2 * 3 * count // 4)
+            found = json.loads(self.comm("simulate", "all_reduce", "--topology", "switch-4", "--algorithm", "ring",
+                                         "--bytes", 4 * count, "--format", "json"))
+            self.assertGreaterEqual(found["time_us"], found["bound_us"])
+            self.assertGreater(found["bound_us"], 0)
+
     def test_a_printed_schedule_is_accepted_and_a_changed_one_is_not(self):
         text = self.comm("schedule", "all_reduce", "--algorithm", "ring", "--ranks", 3)
         path = self.where / "ring.txt"
@@ -61,6 +79,8 @@ class CommTest(unittest.TestCase):
         text.write_text("x" * 10_000)
         for arguments, words in ((("check", "all_reduse", "--ranks", 2), "all_reduse"),
                                  (("check", "all_reduce"), "--ranks"),
+                                 (("check", "--all", "--ranks", 1), "--ranks of 2 or more"),
+                                 (("check", "all_reduce", "--all", "--ranks", 4), "without COLLECTIVE"),
                                  (("check", "all_reduce", "--ranks", 0), "--ranks"),
                                  (("check", "all_reduce", "--ranks", 3, "--algorithm", "rink"), "rink"),
                                  (("check", "all_reduce", "--ranks", 3, "--algorithm", "ring_2d grid=2x2"),

@@ -1,0 +1,134 @@
+#include "collectives/plan/check_all.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "collectives/plan/algorithm.h"
+#include "collectives/plan/check.h"
+
+namespace xlad::collectives {
+namespace {
+
+constexpr int kMostMutatedRanks = 8;
+constexpr int64_t kMutantsOfATask = 25;
+
+struct CheckTask {
+  CollectiveSpec spec;
+  CollectivePlan plan;
+  int most_slots = 0;  // If it is not 0, the plan is checked with 1 to this many slots.
+  // Otherwise, mutants of the plan are checked.
+  uint64_t mutant_seed = 0;
+  int64_t mutants = 0;
+};
+
+struct TaskCounts {
+  int64_t executions = 0;
+  MutationCounts mutations;
+};
+
+CollectiveSpec SpecToCheck(CollectiveKind kind, int ranks) {
+  CollectiveSpec spec;
+  spec.kind = kind;
+  spec.ranks = ranks;
+  spec.reduction = Reduces(kind) ? Reduction::kSum : Reduction::kNone;
+  const int64_t count = kind == CollectiveKind::kBarrier ? 0 : int64_t{2} * ranks;
+  spec.counts = {InputHasParts(kind) ? count * ranks : count};
+  if (kind == CollectiveKind::kCollectivePermute || kind == CollectiveKind::kSendRecv) {
+    for (int rank = 0; rank < ranks; rank += 2) spec.pairs.push_back({rank, (rank + 1) % ranks});
+  }
+  if (HasRoot(kind)) spec.root = ranks / 2;
+  return spec;
+}
+
+// The plans of all algorithms for `ranks` ranks, with their default parameters.
+std::vector<CheckTask> TasksFor(int ranks) {
+  std::vector<CheckTask> tasks;
+  for (int kind = 1; kind <= kNumCollectiveKinds; ++kind) {
+    const CollectiveSpec spec = SpecToCheck(static_cast<CollectiveKind>(kind), ranks);
+    for (const Algorithm& algorithm : Algorithms()) {
+      if (Applies(algorithm, spec)) tasks.push_back({spec, {.algorithm = std::string(algorithm.name)}});
+    }
+  }
+  return tasks;
+}
+
+absl::Status RunTask(const CheckTask& task, TaskCounts* counts) {
+  XLAD_ASSIGN_OR_RETURN(std::vector<Schedule> schedules, BuildSchedules(task.plan, task.spec));
+  if (task.most_slots == 0) {
+    XLAD_ASSIGN_OR_RETURN(counts->mutations, CheckMutants({task.spec, std::move(schedules)}, task.mutants,
+                                                          SeededRandom(task.mutant_seed).get()));
+    return absl::OkStatus();
+  }
+  bool waited = true;
+  for (int slots = 1; slots <= task.most_slots && waited; ++slots) {
+    ++counts->executions;
+    const absl::StatusOr<ScheduleCosts> costs = CheckSchedules(task.spec, schedules, {slots});
+    absl::Status status = costs.status();
+    if (status.ok()) status = CheckFormulas(task.plan, task.spec, *costs);
+    if (!status.ok()) return Annotate(status, absl::StrCat("slots=", slots));
+    waited = costs->waited_for_slots;
+  }
+  return absl::OkStatus();
+}
+
+// Runs all tasks. `counts` has an element for each task. Returns the error of the first task that failed.
+absl::Status RunTasks(const std::vector<CheckTask>& tasks, int threads, std::vector<TaskCounts>* counts) {
+  std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  size_t failed = tasks.size();
+  absl::Status failure;
+  const auto work = [&] {
+    for (size_t i = next++; i < tasks.size(); i = next++) {
+      const absl::Status status = RunTask(tasks[i], &(*counts)[i]);
+      if (status.ok()) continue;
+      const std::lock_guard<std::mutex> lock(mutex);
+      if (i > failed) continue;
+      failed = i;
+      failure = Annotate(status, absl::StrCat(tasks[i].plan.ToString(), ", ", tasks[i].spec.ToString()));
+    }
+  };
+  std::vector<std::thread> workers;
+  for (int i = 1; i < threads; ++i) workers.emplace_back(work);
+  work();
+  for (std::thread& worker : workers) worker.join();
+  return failure;
+}
+
+}  // namespace
+
+absl::StatusOr<CheckAllCounts> CheckAllPlans(const CheckAllOptions& options) {
+  CheckAllCounts all;
+  std::vector<CheckTask> tasks, small;
+  for (int ranks = options.most_ranks; ranks >= 2; --ranks) {  // The longest tasks are first.
+    for (CheckTask& task : TasksFor(ranks)) {
+      // A plan without operations has no mutants.
+      const bool has_operations = ranks <= kMostMutatedRanks && !BuildSchedule(task.plan, task.spec, 0)->ops.empty();
+      if (has_operations) small.push_back(task);
+      task.most_slots = options.most_slots;
+      tasks.push_back(std::move(task));
+    }
+  }
+  all.plans = std::ssize(tasks);
+  all.checks = all.plans * options.most_slots;
+  for (int64_t made = 0, i = 0; made < options.mutants && !small.empty(); ++i) {
+    tasks.push_back(small[i % std::ssize(small)]);
+    tasks.back().mutant_seed = options.seed + static_cast<uint64_t>(i);
+    tasks.back().mutants = std::min(kMutantsOfATask, options.mutants - made);
+    made += tasks.back().mutants;
+  }
+  std::vector<TaskCounts> counts(tasks.size());
+  XLAD_RETURN_IF_ERROR(RunTasks(tasks, options.threads, &counts));
+  for (const TaskCounts& of_task : counts) {
+    all.executions += of_task.executions;
+    all.mutations.mutants += of_task.mutations.mutants;
+    all.mutations.rejected += of_task.mutations.rejected;
+    all.mutations.equivalent += of_task.mutations.equivalent;
+  }
+  return all;
+}
+
+}  // namespace xlad::collectives

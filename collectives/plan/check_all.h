@@ -1,0 +1,33 @@
+// Checks every algorithm: all collectives, all numbers of ranks and slots up to a limit, and random changes.
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "collectives/plan/mutate.h"
+
+namespace xlad::collectives {
+
+struct CheckAllOptions {
+  int most_ranks = 64;  // Plans are checked for 2 to this many ranks.
+  int most_slots = 8;   // Each plan is checked with 1 to this many slots.
+  // The random changes of schedules of at most 8 ranks that are made in total.
+  int64_t mutants = 0;
+  uint64_t seed = 1;
+  int threads = 1;
+};
+
+struct CheckAllCounts {
+  int64_t plans = 0;   // The pairs of an algorithm and a collective, for each number of ranks.
+  int64_t checks = 0;  // The plans, each with each number of slots.
+  // The checks that were executed. If no send of an execution waits for a slot, the executions with more slots are the
+  // same, so they are not repeated.
+  int64_t executions = 0;
+  MutationCounts mutations;
+};
+
+// Returns the first error of CheckSchedules, CheckFormulas or CheckMutants, with the plan and the number of slots. The
+// counts depend on the options except the number of threads.
+absl::StatusOr<CheckAllCounts> CheckAllPlans(const CheckAllOptions& options);
+
+}  // namespace xlad::collectives

@@ -1,0 +1,40 @@
+// Every algorithm is correct for every collective, number of ranks and number of slots.
+#include "collectives/plan/check_all.h"
+
+#include <gtest/gtest.h>
+
+#include "base/testing/case_count.h"
+
+namespace xlad::collectives {
+namespace {
+
+TEST(CheckAllPlans, EveryPlanRanksAndSlots) {
+  CheckAllOptions options;
+  options.most_ranks = static_cast<int>(CaseCount(20, 64));
+  options.mutants = static_cast<int64_t>(CaseCount(2000, 20000));
+  options.threads = 2;
+  const absl::StatusOr<CheckAllCounts> counts = CheckAllPlans(options);
+  ASSERT_TRUE(counts.ok()) << counts.status();
+  EXPECT_GT(counts->plans, 30 * (options.most_ranks - 1));
+  EXPECT_EQ(counts->checks, counts->plans * 8);
+  EXPECT_GT(counts->executions, counts->plans) << "a send waits for a slot";
+  EXPECT_EQ(counts->mutations.mutants, options.mutants);
+  EXPECT_EQ(counts->mutations.mutants, counts->mutations.rejected + counts->mutations.equivalent);
+  EXPECT_GT(counts->mutations.equivalent, 0);
+  EXPECT_GT(counts->mutations.rejected, 5 * counts->mutations.equivalent);
+}
+
+TEST(CheckAllPlans, CountsDoNotDependOnThreads) {
+  CheckAllOptions options;
+  options.most_ranks = 4;
+  options.mutants = 500;
+  const absl::StatusOr<CheckAllCounts> one = CheckAllPlans(options);
+  options.threads = 3;
+  const absl::StatusOr<CheckAllCounts> three = CheckAllPlans(options);
+  ASSERT_TRUE(one.ok() && three.ok()) << one.status() << three.status();
+  EXPECT_EQ(one->executions, three->executions);
+  EXPECT_EQ(one->mutations.rejected, three->mutations.rejected);
+}
+
+}  // namespace
+}  // namespace xlad::collectives
