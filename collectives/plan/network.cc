@@ -191,6 +191,34 @@ std::vector<int> Network::SnakeOrder() const {
   return order;
 }
 
+// The ring uses all links of each row but one. It enters each row from the row before, goes around, and leaves the row
+// next to the chip where it has entered. So its column changes by one, to the left or to the right, from row to row. In
+// the row of the broken chip, the ring starts after this chip and ends before it. The next rows must therefore move it
+// by two columns. If the number of these rows is odd, they can only move it by one. The ring then needs two links for
+// the last step: the link that it has left out in the last row, and a link between two rows.
+std::vector<int> Network::RingOrder() const {
+  const bool is_torus = grid_.size() == 2 && wraps_[0] && wraps_[1] && grid_[0] > 2 && grid_[1] > 2;
+  if (!is_torus || num_chips_ - ranks() != 1) return SnakeOrder();
+  const int columns = grid_[0], rows = grid_[1];
+  std::vector<int> rank_of(num_chips_, -1);
+  for (int rank = 0; rank < ranks(); ++rank) rank_of[chips_[rank]] = rank;
+  const int broken = static_cast<int>(std::find(rank_of.begin(), rank_of.end(), -1) - rank_of.begin());
+  std::vector<int> order;
+  int column = broken % columns, row = broken / columns;
+  const auto go_around = [&](int direction, int chips) {
+    for (int i = 0; i < chips; ++i) {
+      if (i > 0) column = (column + direction + columns) % columns;
+      order.push_back(rank_of[row * columns + column]);
+    }
+    row = (row + 1) % rows;
+  };
+  column = (column + 1) % columns;
+  go_around(1, columns - 1);
+  // Going around to the left moves the ring by one column to the right.
+  for (int i = 0; i < rows - 1; ++i) go_around(i < 2 || i % 2 == 1 ? -1 : 1, columns);
+  return order;
+}
+
 absl::StatusOr<std::vector<int>> Network::Route(int from, int to) const {
   absl::StatusOr<std::vector<int>> route = RouteOfChips(chips_[from], chips_[to]);
   if (route.ok()) return route;

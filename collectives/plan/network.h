@@ -51,6 +51,10 @@ class Network {
   // Returns the ranks in an order in which most neighbors in the list are neighbors in the torus: along the first
   // dimension forward and backward in turn, and so on. In a switched cluster, this is the order of the ranks.
   std::vector<int> SnakeOrder() const;
+  // Returns the ranks of a two-dimensional torus with one broken chip in an order for a ring: all neighbors in the list
+  // are neighbors in the torus, except one pair that is two links apart if the number of rows is even. No two pairs use
+  // the same link in the same direction. Returns the SnakeOrder of any other network.
+  std::vector<int> RingOrder() const;
   const std::vector<int>& grid() const { return grid_; }  // With broken chips; empty for a switched cluster.
   const std::vector<NetworkLink>& links() const { return links_; }
   double launch_us() const { return launch_us_; }

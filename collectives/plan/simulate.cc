@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <deque>
 #include <queue>
 
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/counted.h"
 #include "collectives/plan/algorithm.h"
+#include "collectives/plan/cost.h"
 #include "collectives/plan/grid.h"
 #include "collectives/plan/message_type.h"
 
@@ -280,6 +282,15 @@ Traffic LeastTraffic(const CollectiveSpec& spec, int rank) {
   return least;
 }
 
+// Returns the number of channels of a ring in both directions together. While a message of one channel is on its way,
+// the other channels of its direction use the links. More than four would make the simulation too long.
+int RingChannels(const CollectiveSpec& spec, const Network& network) {
+  const NetworkLink& link = network.links()[0];
+  const double bytes = static_cast<double>(MovedBytes(spec)) / spec.ranks / 2;  // Of all messages of one step.
+  const double transfer_us = std::max(bytes / (link.gigabytes_per_s * 1e3), 1e-6);
+  return 2 * static_cast<int>(std::min(4.0, 1 + std::ceil(link.latency_us / transfer_us)));
+}
+
 }  // namespace
 
 absl::StatusOr<SimulatedRun> Simulate(const CollectiveSpec& spec, const Network& network,
@@ -362,7 +373,8 @@ absl::StatusOr<CollectivePlan> PlanFor(const CollectiveSpec& spec, const Network
     const bool is_long = spec.ranks > kMaxRingRanks && own[1] > 4 * own[0];
     candidates.push_back({.algorithm = is_long ? "halving_doubling" : "ring_2d"});
     if (spec.ranks <= kMaxRingRanks) {
-      candidates.push_back({.algorithm = "ring", .channels = 2, .order = network.SnakeOrder()});
+      candidates.push_back(
+          {.algorithm = "ring", .channels = RingChannels(spec, network), .order = network.RingOrder()});
     }
   }
   for (const char* const name : {"ring", "halving_doubling", "swing", "pat", "direct"}) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "collectives/plan/algorithm.h"
@@ -281,6 +282,45 @@ TEST(Network, RanksAreTheChipsThatAreNotBroken) {
   Network pair = Network::Switch(2, 2, 25);
   ASSERT_EQ(pair.BreakChip(0), absl::OkStatus());
   EXPECT_THAT(std::string(pair.BreakChip(1).message()), HasSubstr("one chip that is not broken"));
+}
+
+// All messages of a ring can be sent at the same time.
+TEST(Network, RingsAroundABrokenChipUseEachLinkOnce) {
+  for (const auto& grid : std::vector<std::vector<int>>{{3, 3}, {4, 3}, {3, 4}, {5, 6}, {16, 16}}) {
+    const int chips = grid[0] * grid[1];
+    for (int chip = 0; chip < chips; ++chip) {
+      SCOPED_TRACE(absl::StrCat(grid[0], "x", grid[1], ", chip ", chip));
+      Network network = Network::Torus(grid, {true, true}, 1, 50);
+      ASSERT_EQ(network.BreakChip(chip), absl::OkStatus());
+      const std::vector<int> order = network.RingOrder();
+      ASSERT_EQ(order.size(), chips - 1);
+      EXPECT_EQ(std::set<int>(order.begin(), order.end()).size(), order.size());
+      std::vector<int> uses(network.links().size());
+      size_t links = 0;
+      for (size_t i = 0; i < order.size(); ++i) {
+        const int a = order[i], b = order[(i + 1) % order.size()];
+        for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
+          const absl::StatusOr<std::vector<int>> route = network.Route(from, to);
+          ASSERT_TRUE(route.ok()) << route.status();
+          for (const int link : *route) EXPECT_EQ(++uses[link], 1);
+          links += route->size();
+        }
+      }
+      EXPECT_EQ(links, 2 * (order.size() + (grid[1] % 2 == 0 ? 1 : 0)));
+    }
+  }
+}
+
+// A ring uses two of the four links of each chip all the time.
+TEST(Simulate, LargeDataAroundABrokenChipReachesHalfOfTheBound) {
+  Network network = Network::Torus({8, 8}, {true, true}, 1, 50);
+  ASSERT_EQ(network.BreakChip(27), absl::OkStatus());
+  const CollectiveSpec spec = Spec(CollectiveKind::kAllReduce, 63, 63 << 20);
+  const absl::StatusOr<CollectivePlan> plan = PlanFor(spec, network);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(CheckPlan(*plan, spec), absl::OkStatus());
+  const double us = TimeUs(plan->ToString().c_str(), spec, network);
+  EXPECT_GT(BandwidthBoundUs(spec, network) / us, 0.49);
 }
 
 TEST(Network, PresetsAndErrors) {
