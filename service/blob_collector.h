@@ -26,6 +26,7 @@ struct BlobCollectorOptions {
   int64_t unnamed_ms = 3'600'000;  // How long unnamed blobs are kept.
   int64_t dropped_ms = 60'000;     // How long the blobs of dropped checkpoints are kept.
   const Clock* clock = &RealClock();
+  int64_t pause_ms = 10'000;       // The time between two removals of blobs of dropped checkpoints.
 };
 
 // Used by one thread at a time.

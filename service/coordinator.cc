@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
+#include "base/containers.h"
 #include "proto/protocol.h"
 #include "service/jobs/why.h"
 
@@ -15,8 +17,25 @@ CoordinatorCore::CoordinatorCore(const CoordinatorOptions& options, Random* rand
       workers_(&context_, &attempts_),
       retention_(&context_) {}
 
+namespace {
+
+// Requests the removal of the blobs of the checkpoints that this event drops, as when it was recorded. The process that
+// recorded it may have ended before it removed them.
+void DropAgain(const JobEvent& event, Context* context) {
+  const Job* const job = context->jobs.Find(JobId(event.job_id()));
+  if (job == nullptr || !event.has_dropped() || !event.dropped().damage().empty()) return;
+  for (const Checkpoint& checkpoint : job->checkpoints) {
+    const bool is_blob = absl::StartsWith(checkpoint.uri, "xlad:");
+    if (!is_blob || !Contains(event.dropped().steps(), checkpoint.step)) continue;
+    context->effects.actions.push_back(DropCheckpoint{checkpoint.uri});
+  }
+}
+
+}  // namespace
+
 absl::Status CoordinatorCore::Recover(JobLog* log, const std::string& reason) {
   XLAD_RETURN_IF_ERROR(log->ReadEvents([&](const JobEvent& event) {
+    DropAgain(event, &context_);
     context_.jobs.Apply(event);
     return absl::OkStatus();
   }));

@@ -187,6 +187,13 @@ void Engine::HandleBatch(std::vector<Work> batch, bool tick) {
   if (tick && --ticks_until_check < 0) {
     ticks_until_check = kTicksPerSpaceCheck;
     MeasureSpace();
+    // Not only when the next checkpoint is dropped: on a full disk, none can be stored, so none is dropped.
+    if (!removal_is_due_.exchange(true)) {
+      Enqueue(&upkeep_, [this] {
+        removal_is_due_ = false;
+        RemoveDroppedBlobs();
+      });
+    }
   }
   const absl::StatusOr<Actions> actions = commit_->Commit(batch, tick);
   if (!actions.ok()) return StopServing();

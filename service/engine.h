@@ -6,6 +6,7 @@
 // with the reason, workers are disconnected (their jobs continue), and the engine retries opening the log.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -174,6 +175,7 @@ class Engine {
   void BuildJob(const StartBuild& request, CancelSignal* cancel);
   void OptimizeJob(const StartOptimizing& request, CancelSignal* cancel);
   void RemoveCheckpoint(const DropCheckpoint& request);
+  void RemoveDroppedBlobs();
   void RemoveUnneededData(const CleanUp& request);
   absl::StatusOr<StoredState> StateInUse();
   absl::Status RemoveFolders();
@@ -221,6 +223,7 @@ class Engine {
   std::mutex collecting_;                     // Locked while blobs are removed or copied.
   std::unique_ptr<BlobCollector> collector_;  // Guarded by collecting_.
   int64_t collected_ns_ = 0;                  // The time of the last removal of blobs of dropped checkpoints.
+  std::atomic<bool> removal_is_due_ = false;  // Whether upkeep_ has a call of RemoveDroppedBlobs.
 
   std::mutex mutex_;
   std::condition_variable arrived_;   // Signals an event, or that the engine stops.

@@ -191,6 +191,37 @@ TEST_F(EngineTest, RemovedJobsLeaveNothingOnTheDisk) {
   EXPECT_NE(Submit("tiny 0"), jobs[0]) << "it is another job, whose program is uploaded again";
 }
 
+// The process that dropped the checkpoint has ended. No other checkpoint is dropped, as on a full disk.
+TEST_F(EngineTest, BlobsOfADroppedCheckpointAreRemovedAfterARestart) {
+  Start();
+  const std::string job = Submit("tiny");
+  ASSERT_TRUE(Eventually([&] { return HasEnded(job); }));
+  const std::string dropped = *engine_->blobs().Put("dropped"), kept = *engine_->blobs().Put("kept");
+  engine_->Stop();
+  engine_.reset();
+  {
+    const auto log = OpenSqliteJobLog(JoinPath(options_.data_folder, "jobs.sqlite"));
+    ASSERT_TRUE(log.ok()) << log.status();
+    LogBatch batch;
+    for (const std::string& digest : {dropped, kept}) {
+      CheckpointCommitted* const checkpoint = batch.events.emplace_back().mutable_checkpoint();
+      checkpoint->set_step(batch.events.size());
+      checkpoint->set_uri("xlad:" + digest);
+    }
+    batch.events.emplace_back().mutable_dropped()->add_steps(1);
+    for (JobEvent& event : batch.events) {
+      event.set_job_id(job);
+      event.set_term(1);
+    }
+    ASSERT_TRUE((*log)->Append(&batch).ok());
+  }
+  options_.blobs.dropped_ms = 2500;  // Usually the first removal after the start is too early.
+  options_.blobs.pause_ms = 20;
+  Start();
+  EXPECT_TRUE(Eventually([&] { return !engine_->blobs().Has(dropped); }));
+  EXPECT_TRUE(engine_->blobs().Has(kept));
+}
+
 TEST_F(EngineTest, ABackupHasTheBatchesOfJobsThatAreFed) {
   Start();
   SubmitJobRequest request;

@@ -12,8 +12,6 @@
 namespace xlad::service {
 namespace {
 
-constexpr int64_t kCollectionPauseNs = 10 * kNsPerSecond;
-
 // Creates the folder `to` with the files of the folder `from`. The files never change, so `to` gets hard links to them,
 // or copies if links cannot be made, as on another disk. Files that are still being written are left out.
 absl::Status LinkFiles(const std::string& from, const std::string& to, BackupResponse* response) {
@@ -45,15 +43,19 @@ void Engine::RemoveCheckpoint(const DropCheckpoint& request) {
   if (uri->scheme == storage::Uri::Scheme::kBlob) {
     const std::lock_guard lock(collecting_);
     collector_->Drop(request.uri);
-    const int64_t now_ns = RealClock().NowNs();
-    if (now_ns - collected_ns_ < kCollectionPauseNs) return;
-    collected_ns_ = now_ns;
-    const absl::Status collected = collector_->CollectDropped([this] { return StateInUse(); });
-    if (!collected.ok()) LogWarn("old blobs cannot be removed", {{"error", std::string(collected.message())}});
     return;
   }
   const absl::Status removed = storage::RemoveCheckpointFolder(RealFileSystem(), uri->rest);
   if (!removed.ok()) LogWarn("an old checkpoint cannot be removed", {{"error", std::string(removed.message())}});
+}
+
+void Engine::RemoveDroppedBlobs() {
+  const std::lock_guard lock(collecting_);
+  const int64_t now_ns = RealClock().NowNs();
+  if (!collector_->has_dropped() || now_ns - collected_ns_ < options_.blobs.pause_ms * kNsPerMs) return;
+  collected_ns_ = now_ns;
+  const absl::Status collected = collector_->CollectDropped([this] { return StateInUse(); });
+  if (!collected.ok()) LogWarn("old blobs cannot be removed", {{"error", std::string(collected.message())}});
 }
 
 absl::StatusOr<StoredState> Engine::StateInUse() {
