@@ -151,6 +151,7 @@ std::string Storm::AnyWorker() { return workers_->AnyId(); }
 bool Storm::HasLostWorkers() const { return workers_->HasLostIds(); }
 bool Storm::IsReachable(const std::string& worker) const { return workers_->IsReachable(worker); }
 bool Storm::HasDied(const std::string& worker) const { return workers_->HasDied(worker); }
+bool Storm::HasCutHost(const std::string& worker) const { return workers_->HasCutHost(worker); }
 bool Storm::IsWell(const std::string& worker) const { return workers_->IsWell(worker); }
 
 void Storm::ScheduleTurn(bool tick) {

@@ -112,6 +112,7 @@ class Storm {
   bool HasLostWorkers() const;
   bool IsReachable(const std::string& worker) const;
   bool HasDied(const std::string& worker) const;
+  bool HasCutHost(const std::string& worker) const;
   // Whether a worker has run without faults for so long that it cannot count as lost.
   bool IsWell(const std::string& worker) const;
   StormClients& clients() { return *clients_; }

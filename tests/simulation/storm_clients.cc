@@ -274,7 +274,12 @@ void StormClients::CheckAttempts() {
       if (attempt.awaiting_adoption || context.workers.contains(WorkerId(peer.worker_id()))) continue;
       storm_->Violate(absl::StrCat(id.str(), " is adopted although worker ", peer.worker_id(), " has not reconnected"));
     }
-    const auto is_reachable = [&](const Peer& peer) { return storm_->IsReachable(peer.worker_id()); };
+    // The coordinator must not yet end an attempt for a cut link of a worker that was silent itself.
+    const auto is_reachable = [&](const Peer& peer) {
+      const auto worker = context.workers.find(WorkerId(peer.worker_id()));
+      const bool counts = worker == context.workers.end() || worker->second.links_count_from_ns <= context.now_ns;
+      return storm_->IsReachable(peer.worker_id()) && (counts || !storm_->HasCutHost(peer.worker_id()));
+    };
     if (!attempt.awaiting_adoption && std::any_of(peers.begin(), peers.end(), is_lost)) {
       storm_->Violate(absl::StrCat("the attempt of ", id.str(), " continues although one of its workers is lost"));
     }

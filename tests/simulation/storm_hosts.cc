@@ -36,6 +36,14 @@ void StormWorkers::CutHosts() {
   });
 }
 
+bool StormWorkers::HasCutHost(const std::string& id) const {
+  return std::any_of(processes_.begin(), processes_.end(), [&](const auto& process) {
+    return process->id == id && std::any_of(cut_hosts_.begin(), cut_hosts_.end(), [&](const auto& cut) {
+             return cut.first.first == process->host || cut.first.second == process->host;
+           });
+  });
+}
+
 bool StormWorkers::AreCut(const Process& a, const Process& b) const {
   return cut_hosts_.contains(std::minmax(a.host, b.host));
 }
@@ -89,7 +97,7 @@ void StormWorkers::LosePower(Process* process) {
   constexpr int64_t kMinOpenMs = 15'000, kMaxOpenMs = 30'000;
   const int64_t connection = std::exchange(process->connection, 0);
   process->up = process->registered = false;
-  process->power_lost_ns = storm_->NowNs();
+  process->lost_power = true;
   process->held_up.clear();
   process->held_down.clear();
   process->waiting.clear();

@@ -66,7 +66,7 @@ struct StormWorkers::Process {
   bool up = false;
   bool stays_away = false;  // Whether the process stays down until the end of the storm.
   bool is_gone = false;     // Whether it never comes back.
-  int64_t power_lost_ns = -1;  // When its host last lost power, or -1.
+  bool lost_power = false;  // Whether it ended because its host has lost power.
   int64_t stopped_until_ns = 0;
   int64_t trouble_ns = 0;  // The last time at which the process started or died, or a path was cut or restored.
   bool data_cut = false;   // Whether its peers cannot reach it.

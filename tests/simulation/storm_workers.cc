@@ -55,7 +55,7 @@ void StormWorkers::StartProcess(Process* process) {
   const int64_t life = ++process->life;
   process->stopped_until_ns = process->misreads_until_ns = 0;
   process->term = 0;
-  process->leaving = false;
+  process->leaving = process->lost_power = false;
   storm_->Note(absl::StrCat(process->id, " starts"));
   storm_->After(storm_->Between(1, 200), [this, process, life] { Beat(process, life); });
 }
@@ -381,9 +381,7 @@ bool StormWorkers::IsReachable(const std::string& id) const {
 
 bool StormWorkers::HasDied(const std::string& id) const {
   return std::none_of(processes_.begin(), processes_.end(), [&](const auto& process) {
-    const bool is_noticed =
-        process->power_lost_ns < 0 || storm_->NowNs() - process->power_lost_ns > kSurelyWellMs * kNsPerMs;
-    return process->id == id && (process->up || !is_noticed);
+    return process->id == id && (process->up || process->lost_power);
   });
 }
 

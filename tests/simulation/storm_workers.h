@@ -45,8 +45,10 @@ class StormWorkers {
 
   // Whether the worker's process and paths have worked for so long that it cannot count as lost.
   bool IsWell(const std::string& id) const;
-  // Whether there is no process with this id now. A loss of power counts when the coordinator must have noticed it.
+  // Whether there is no process with this id now, and the coordinator has been notified.
   bool HasDied(const std::string& id) const;
+  // Whether some other hosts and the one of this worker do not reach each other.
+  bool HasCutHost(const std::string& id) const;
   // The time at which the last stopped process continues.
   int64_t StoppedUntilNs() const;
   // Reports tasks of attempts that have ended.
