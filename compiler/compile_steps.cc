@@ -114,6 +114,8 @@ absl::StatusOr<Planned> Plan(std::unique_ptr<Module> module, const CompileReques
   planned.context = MakeContext(request, *result.module);
   planned.context.attention = options.attention;
   planned.context.attention_costs = &costs;
+  // gpu_sim has only the libraries of the CPU.
+  planned.context.uses_cublaslt = IsGpu(request.target()) && !IsSimulatedGpu(request.target());
   PipelineOptions pipeline;
   pipeline.dump_directory = request.dump_directory();
   pipeline.verify = options.verify;
@@ -133,10 +135,9 @@ absl::StatusOr<Planned> Plan(std::unique_ptr<Module> module, const CompileReques
   XLAD_ASSIGN_OR_RETURN(Donation donation, DonationOf(*result.module));
   XLAD_RETURN_IF_ERROR(CheckCount("parameters", request.parameters_size(), std::ssize(donation.parameter_is_donated)));
   XLAD_RETURN_IF_ERROR(CheckCount("results", request.results_size(), std::ssize(donation.result_to_parameter)));
-  // On gpu_sim, kernels compute these products, because it has only the libraries of the CPU.
-  const bool for_gpu = IsGpu(request.target()) && !IsSimulatedGpu(request.target());
-  XLAD_ASSIGN_OR_RETURN(LinearProgram program,
-                        Timed("lower", &result.times, [&] { return Linearize(*result.module, donation, for_gpu); }));
+  XLAD_ASSIGN_OR_RETURN(LinearProgram program, Timed("lower", &result.times, [&] {
+                          return Linearize(*result.module, donation, planned.context.uses_cublaslt);
+                        }));
   // Collectives are not overlapped if numerics are checked after each step, or if the program runs op by op.
   const bool by_steps = policy.op_by_op() || policy.check_numerics();
   const double min_ns = policy.overlap() == CompilePolicy::ALWAYS ? 0 : kMinOverlapNs;

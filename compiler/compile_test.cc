@@ -69,6 +69,26 @@ ENTRY e {
   }
 }
 
+// The usual form of a product, [m, k] x [k, n], becomes a transpose and a product that cuBLASLt supports for s8.
+TEST(Compile, S8DotsForGpusAreContiguousAlongTheSum) {
+  CompileRequest request = RequestFor(R"(HloModule m
+ENTRY e {
+  a = s8[8,16] parameter(0)
+  b = s8[16,12] parameter(1)
+  ROOT d = s32[8,12] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+})");
+  request.mutable_target()->set_device_kind("cuda");
+  request.mutable_target()->set_triple("nvptx64-nvidia-cuda");
+  const auto compilation = CompileToSteps(request);
+  ASSERT_TRUE(compilation.ok()) << compilation.status();
+  ASSERT_EQ(compilation->steps.steps.size(), 2u);
+  ASSERT_EQ(compilation->steps.library_ops.size(), 1u);
+  const DotOp& dot = compilation->steps.library_ops[0].dot();
+  EXPECT_EQ(dot.rhs().dims(0), 12);
+  EXPECT_EQ(dot.rhs().dims(1), 16);
+  EXPECT_EQ(dot.rhs_contracting(0), 1);
+}
+
 TEST(Compile, FillsTheExecutable) {
   auto executable = Compile(RequestFor(kSmall));
   ASSERT_TRUE(executable.ok()) << executable.status();

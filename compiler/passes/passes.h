@@ -31,6 +31,7 @@ struct PassContext {
   // Leaves without an entry may differ between any two devices.
   std::vector<std::vector<int>> parameter_labels;
   AttentionChoice attention = AttentionChoice::kByCost;
+  bool uses_cublaslt = false;  // Whether the program is for a GPU, where cuBLASLt computes the ops of IsGpuLibraryOp.
   // If not null, receives the costs of all recognized attention.
   std::vector<AttentionCost>* attention_costs = nullptr;
 };
