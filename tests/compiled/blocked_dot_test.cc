@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "hlo/text/text.h"
 #include "tests/compiled/test_harness.h"
 
@@ -159,14 +158,15 @@ TEST(BlockedDot, FewColumns) {
   batch.Run();
 }
 
+// In f64, no product or sum of the special values of RandomArray overflows. A fused multiply-add does not round its
+// product, so an overflow would be another result than that of the evaluator.
 TEST(BlockedDot, SpecialValues) {
   Batch batch;
-  for (const char* type : {"f64", "f32"}) {
+  for (const int seed : {1, 2, 3}) {
     batch.AddOrdinaryAndSpecial(
-        absl::StrReplaceAll("HloModule m\nENTRY e {\n x = $[9,20] parameter(0)\n y = $[20,12] parameter(1)\n"
-                            " ROOT r = $[9,12] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n",
-                            {{"$", type}}),
-        Close(1e-3));
+        absl::StrCat("HloModule m", seed, "\nENTRY e {\n x = f64[9,20] parameter(0)\n y = f64[20,12] parameter(1)\n",
+                     " ROOT r = f64[9,12] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n"),
+        Close(1e-9));
   }
   batch.Run();
 }

@@ -8,6 +8,7 @@
 #include <bit>
 
 #include "base/rounding.h"
+#include "compiler/codegen/llvm/tile_mover.h"
 
 namespace xlad::compiler {
 namespace {
@@ -19,10 +20,10 @@ using hlo::Instruction;
 constexpr int64_t kRowsInRegisters = 8, kVectorsInRegisters = 2, kMinLanes = 4;
 // A chunk of a panel of columns should stay in the first-level cache while it is multiplied with all rows.
 constexpr int64_t kChunk = 64;
-constexpr int64_t kMaxRows = 128, kMinRows = 16;
+constexpr int64_t kMaxRows = 128, kMinRows = 32;
 constexpr int64_t kBytesOfColumns = 512;  // The bytes of the sums of a row of a block.
 // Blocks have fewer rows if there would otherwise be fewer tiles.
-constexpr int64_t kEnoughTiles = 64;
+constexpr int64_t kEnoughTiles = 32;
 // A block is code of about this many loop bodies, so loops around it are not unrolled.
 constexpr int64_t kCopies = 64;
 
@@ -39,10 +40,19 @@ bool CanPair(const Instruction& product) {
          FitsIn16Bits(product.operand(1)->shape().type());
 }
 
-// The size of the fewest panels of at most `most` lines, if all have about the same size.
-int64_t EvenPanel(int64_t lines, int64_t most) { return CeilDiv(lines, CeilDiv(lines, most)); }
+// The side of the tiles that are transposed. It divides the width of every panel and the size of every chunk.
+constexpr int64_t kMaxSide = 16;
+int64_t SideOf(int64_t width, int64_t bytes) { return std::min({width, kMaxSide, 64 / bytes}); }
 
-// The sums of the products of neighboring s16 in two vectors. x86 has an instruction for this.
+// The number of rows in a panel, a power of two. Half of `most` if there would otherwise be many more rows.
+int64_t RowsInPanel(int64_t rows, int64_t most) {
+  int64_t width = std::min(most, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows))));
+  if (width > kMinLanes && rows < 4 * width && RoundUp(rows, width) - rows >= width / 2) width /= 2;
+  return width;
+}
+
+// The sums of the products of neighboring s16 in two vectors. x86 has an instruction for this. LLVM finds it only if
+// the pass `reassociate` has not merged the sums with other additions, which the freeze prevents.
 llvm::Value* SumOfPairs(IrBuilder& b, llvm::Value* x, llvm::Value* y) {
   const auto* const vector = llvm::cast<llvm::FixedVectorType>(x->getType());
   llvm::Type* wide = vector->getWithNewType(b.getInt32Ty());
@@ -52,7 +62,7 @@ llvm::Value* SumOfPairs(IrBuilder& b, llvm::Value* x, llvm::Value* y) {
     even.push_back(lane);
     odd.push_back(lane + 1);
   }
-  return b.CreateAdd(b.CreateShuffleVector(products, even), b.CreateShuffleVector(products, odd));
+  return b.CreateFreeze(b.CreateAdd(b.CreateShuffleVector(products, even), b.CreateShuffleVector(products, odd)));
 }
 
 }  // namespace
@@ -81,6 +91,8 @@ BlockedProduct::BlockedProduct(KernelContext* kernel, const Instruction& product
     panels->memory = ir_.Slot(arithmetic_.packed, PanelElements(*panels) * (panels->block / panels->width));
   }
   sums_ = ir_.Slot(arithmetic_.sum, arithmetic_.parts * rows_.block * columns_.block);
+  // The staged lines of an odd depth end with a zero.
+  staged_ = ir_.Slot(arithmetic_.packed, arithmetic_.parts * std::max(rows_.width, columns_.width) * chunk_ + 1);
   // The stack frame is large. If kernels were inlined into a native program, the frames of all its dots would add up.
   ir_.function()->addFnAttr(llvm::Attribute::NoInline);
 }
@@ -98,16 +110,16 @@ void BlockedProduct::ChooseSizes(const MatrixSizes& sizes) {
   columns_.block = std::min(RoundUp(kBytesOfColumns / arithmetic_.sum_bytes, columns_.width),
                             RoundUp(columns, columns_.width));
   const int64_t in_registers = kRowsInRegisters / arithmetic_.parts / (kernel_.vector_bytes() < 64 ? 2 : 1);
-  rows_.width = EvenPanel(rows, in_registers);
+  rows_.width = RowsInPanel(rows, in_registers);
   const int64_t outer = product_.shape().elements() / (rows * columns) * BlocksOf(columns_);
   const int64_t enough = std::min(kernel_.wanted_tiles(), kEnoughTiles);
   int64_t most = std::min(kMaxRows / arithmetic_.parts, rows);
   while (most > kMinRows && outer * CeilDiv(rows, most) < enough) most /= 2;
-  rows_.block = RoundUp(EvenPanel(rows, most), rows_.width);
+  rows_.block = RoundUp(CeilDiv(rows, CeilDiv(rows, most)), rows_.width);
   rows_.complete = !sizes.has_groups && rows % rows_.width == 0;
   columns_.complete = columns % columns_.width == 0;
   depth_ = sizes.depth;
-  chunk_ = RoundUp(depth_ <= kChunk * 3 / 2 ? std::max<int64_t>(depth_, 1) : kChunk, arithmetic_.step);
+  chunk_ = RoundUp(depth_ <= kChunk * 3 / 2 ? std::max<int64_t>(depth_, 1) : kChunk, arithmetic_.step * kMaxSide);
 }
 
 int64_t BlockedProduct::BlocksOf(const Panels& panels) const { return CeilDiv(panels.lines, panels.block); }
@@ -169,11 +181,16 @@ void BlockedProduct::ForChunks(const Block& block, const std::function<void(cons
 
 void BlockedProduct::Pack(const Block& block, const Panels& panels, const Chunk& chunk) {
   const LineRange& lines = LinesIn(block, panels);
+  const ProductMatrix& matrix = MatrixOf(block, panels);
   ir_.RangeLoop(ir_.I64(0), PanelsIn(block, panels), [&](llvm::Value* panel) {
     llvm::Value* first = ir_.Add(lines.begin, ir_.Mul(panel, panels.width));
     llvm::Value* to =
         ir_.Address(arithmetic_.packed, panels.memory, ir_.Mul(panel, PanelElements(panels)));
-    const auto pack = [&](llvm::Value* last) { PackPanel(block, panels, {to, first, last}, chunk); };
+    const bool by_depth = matrix.has_rows_of_depth && panels.width >= kMinLanes;
+    const auto pack = [&](llvm::Value* last) {
+      by_depth ? PackByDepth(matrix, panels, {to, first, last}, chunk)
+               : PackByLines(matrix, panels, {to, first, last}, chunk);
+    };
     if (panels.complete) return pack(nullptr);
     llvm::Value* is_complete = ir_.b.CreateICmpSLE(ir_.Add(first, ir_.I64(panels.width)), lines.end);
     // The last lines of an incomplete panel are copies of its last line. Their products are not used.
@@ -181,8 +198,8 @@ void BlockedProduct::Pack(const Block& block, const Panels& panels, const Chunk&
   });
 }
 
-void BlockedProduct::PackPanel(const Block& block, const Panels& panels, const Panel& panel, const Chunk& chunk) {
-  const ProductMatrix& matrix = MatrixOf(block, panels);
+void BlockedProduct::PackByLines(const ProductMatrix& matrix, const Panels& panels, const Panel& panel,
+                                 const Chunk& chunk) {
   const int64_t step = arithmetic_.step;
   ir_.RangeLoop(ir_.I64(0), chunk.steps, [&](llvm::Value* number) {
     Values depths, inside(static_cast<size_t>(step));
@@ -206,11 +223,45 @@ void BlockedProduct::PackPanel(const Block& block, const Panels& panels, const P
   });
 }
 
-void BlockedProduct::StorePacked(llvm::Value* to, int64_t width, llvm::Value* value, llvm::Value* inside) {
+// Packs a panel in two passes that read and write whole vectors: each line is converted, and the result transposed.
+// Loads of single elements of many lines would be gathers, which take about as long as all products of an element.
+void BlockedProduct::PackByDepth(const ProductMatrix& matrix, const Panels& panels, const Panel& panel,
+                                 const Chunk& chunk) {
+  IrBuilder& b = ir_.b;
+  const int64_t step = arithmetic_.step, parts = arithmetic_.parts, width = panels.width;
+  llvm::Type* packed = arithmetic_.packed;
+  llvm::Value* count = b.CreateSub(chunk.end, chunk.begin);
+  ir_.RangeLoop(ir_.I64(0), ir_.I64(width), [&](llvm::Value* lane) {
+    llvm::Value* line = ir_.Add(panel.first, lane);
+    if (panel.last != nullptr) line = Smaller(ir_, line, panel.last);
+    llvm::Value* to = ir_.Address(packed, staged_, ir_.Mul(lane, chunk_));
+    ir_.RangeLoop(ir_.I64(0), count, [&](llvm::Value* number) {
+      llvm::Value* value = matrix.element(line, ir_.Add(chunk.begin, number));
+      StorePacked(ir_.Address(packed, to, number), width * chunk_, value, nullptr);
+    });
+    if (step == 2) b.CreateStore(llvm::Constant::getNullValue(packed), ir_.Address(packed, to, count));
+  });
+  const int64_t bytes = step * static_cast<int64_t>(packed->getPrimitiveSizeInBits().getFixedValue() / 8);
+  const int64_t side = SideOf(width, bytes), chunk_steps = chunk_ / step;
+  TileMover tile(&ir_, bytes, side);
+  llvm::Value* pieces = ir_.Div(ir_.Add(chunk.steps, ir_.I64(side - 1)), side);
+  ir_.RangeLoop(ir_.I64(0), pieces, [&](llvm::Value* piece) {
+    ir_.RangeLoop(ir_.I64(0), ir_.I64(width / side), [&](llvm::Value* lines) {
+      for (int64_t part = 0; part < parts; ++part) {
+        llvm::Value* line = ir_.Add(ir_.Mul(lines, side), ir_.I64(part * width));
+        llvm::Value* from = ir_.Add(ir_.Mul(line, chunk_steps), ir_.Mul(piece, side));
+        llvm::Value* to = ir_.Add(ir_.Mul(piece, side * parts * width), line);
+        tile.Move(tile.At(staged_, from), chunk_steps, tile.At(panel.memory, to), parts * width);
+      }
+    });
+  });
+}
+
+void BlockedProduct::StorePacked(llvm::Value* to, int64_t imag_offset, llvm::Value* value, llvm::Value* inside) {
   IrBuilder& b = ir_.b;
   if (arithmetic_.parts == 2) {
     b.CreateStore(Real(b, value), to);
-    b.CreateStore(Imag(b, value), ir_.Address(arithmetic_.packed, to, ir_.I64(width)));
+    b.CreateStore(Imag(b, value), ir_.Address(arithmetic_.packed, to, ir_.I64(imag_offset)));
     return;
   }
   if (arithmetic_.factor == ElementType::kPred) value = b.CreateZExt(value, arithmetic_.packed);

@@ -53,6 +53,8 @@ struct ProductMatrix {
   // Emits the part of an element's position in the result that depends on its line in this matrix. The position is the
   // sum of the parts of both lines.
   std::function<llvm::Value*(llvm::Value* line)> place;
+  // Whether neighbors in memory are neighbors in the depth, not in a line.
+  bool has_rows_of_depth = false;
 };
 
 struct MatrixSizes {
@@ -60,6 +62,7 @@ struct MatrixSizes {
   bool has_groups = false;  // Whether the rows of a block are any lines of lhs, as in a ragged-dot.
 };
 
+// More than 25 methods, because each step of the scheme has one.
 class BlockedProduct {
  public:
   // Reserves memory on the stack. Emits no other code.
@@ -119,8 +122,9 @@ class BlockedProduct {
   int64_t PanelElements(const Panels& panels) const { return chunk_ * arithmetic_.parts * panels.width; }
   void ForChunks(const Block& block, const std::function<void(const Chunk&)>& body);
   void Pack(const Block& block, const Panels& panels, const Chunk& chunk);
-  void PackPanel(const Block& block, const Panels& panels, const Panel& panel, const Chunk& chunk);
-  void StorePacked(llvm::Value* to, int64_t width, llvm::Value* value, llvm::Value* inside);
+  void PackByLines(const ProductMatrix& matrix, const Panels& panels, const Panel& panel, const Chunk& chunk);
+  void PackByDepth(const ProductMatrix& matrix, const Panels& panels, const Panel& panel, const Chunk& chunk);
+  void StorePacked(llvm::Value* to, int64_t imag_offset, llvm::Value* value, llvm::Value* inside);
   void Clear(llvm::Value* row_panels);
   void Multiply(const PanelPair& pair);
   llvm::Value* Repeated(llvm::Value* address);
@@ -139,6 +143,7 @@ class BlockedProduct {
   int64_t lanes_ = 1;  // The number of sums in a vector.
   int64_t depth_ = 1, chunk_ = 1;
   llvm::Value* sums_ = nullptr;
+  llvm::Value* staged_ = nullptr;  // A panel before it is transposed.
 };
 
 }  // namespace xlad::compiler

@@ -2,12 +2,12 @@
 // registers.
 //
 // A loop in the order of the result would read columns. Every element of a column is in a different cache line, and a
-// line would be evicted before its next element is read. A 16 by 16 tile reads and writes complete lines. A tile is
-// transposed in log2(16) rounds. Each round swaps the off-diagonal d by d blocks of all 2d by 2d blocks (Eklundh 1972).
+// line would be evicted before its next element is read. A 16 by 16 tile reads and writes complete lines.
 #include <algorithm>
 
 #include "base/rounding.h"
 #include "compiler/codegen/llvm/kernel.h"
+#include "compiler/codegen/llvm/tile_mover.h"
 #include "compiler/codegen/llvm/transposes.h"
 
 namespace xlad::compiler {
@@ -39,51 +39,6 @@ int64_t TileSide(int64_t rows, int64_t columns, int64_t element_bytes) {
   while (side > std::min(rows, columns)) side /= 2;
   return side;
 }
-
-class TileMover {
- public:
-  TileMover(Ir* ir, int64_t element_bytes, int64_t side)
-      : ir_(*ir), side_(side), element_(ir->b.getIntNTy(static_cast<unsigned>(8 * element_bytes))),
-        align_(static_cast<uint64_t>(element_bytes)) {}
-
-  // Rows are vectors along the contiguous dimension of the operand. Columns are vectors along that of the result.
-  void Move(llvm::Value* from, int64_t from_stride, llvm::Value* to, int64_t to_stride) {
-    llvm::Type* type = llvm::FixedVectorType::get(element_, static_cast<unsigned>(side_));
-    Values v;
-    for (int64_t i = 0; i < side_; ++i) {
-      v.push_back(ir_.b.CreateAlignedLoad(type, ir_.Address(element_, from, ir_.I64(i * from_stride)), align_));
-    }
-    for (int64_t d = 1; d < side_; d *= 2) SwapBlocks(d, &v);
-    ir_.CountCopies(side_ * side_ / 2);
-    for (int64_t i = 0; i < side_; ++i) {
-      ir_.b.CreateAlignedStore(v[i], ir_.Address(element_, to, ir_.I64(i * to_stride)), align_);
-    }
-  }
-  llvm::Value* At(llvm::Value* base, llvm::Value* element) { return ir_.Address(element_, base, element); }
-
- private:
-  void SwapBlocks(int64_t d, Values* v) {
-    std::vector<int> upper, lower;
-    for (int64_t lane = 0; lane < side_; ++lane) {
-      const bool off = (lane & d) != 0;
-      upper.push_back(static_cast<int>(off ? side_ + lane - d : lane));
-      lower.push_back(static_cast<int>(off ? side_ + lane : lane + d));
-    }
-    for (int64_t i = 0; i < side_; ++i) {
-      if ((i & d) != 0) continue;
-      llvm::Value*& a = (*v)[i];
-      llvm::Value*& b = (*v)[i + d];
-      llvm::Value* above = ir_.b.CreateShuffleVector(a, b, upper);
-      b = ir_.b.CreateShuffleVector(a, b, lower);
-      a = above;
-    }
-  }
-
-  Ir& ir_;
-  const int64_t side_;
-  llvm::Type* element_;
-  const llvm::Align align_;
-};
 
 // Divides 0 .. count-1 into pieces of `size`. If `size` does not divide `count`, the last piece overlaps the previous
 // one and writes the same values again.
