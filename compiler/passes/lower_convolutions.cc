@@ -1,8 +1,8 @@
 // Replaces convolutions that the library does not support with matrix products.
 //
-// Needs: simplified. Leaves: library convolutions (compiler/analysis/library_op.h), and convolutions that become kernels
-// (compiler/codegen/llvm/convolution.cc). The latter have batch groups, elements that are not floats, operands of
-// different types, no spatial dimension, no elements, patches of more than kMaxPatchBytes, or more than kMaxSlices
+// Needs: simplified. Leaves: library convolutions (compiler/analysis/library_op.h), and convolutions that become
+// kernels (compiler/codegen/llvm/convolution.cc). The latter have batch groups, elements that are not floats, operands
+// of different types, no spatial dimension, no elements, patches of more than kMaxPatchBytes, or more than kMaxSlices
 // slices (see below).
 //
 // The method is im2col: a convolution contracts over window positions and input features. Its patches, which are the

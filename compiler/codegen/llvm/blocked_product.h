@@ -62,7 +62,6 @@ struct MatrixSizes {
   bool has_groups = false;  // Whether the rows of a block are any lines of lhs, as in a ragged-dot.
 };
 
-// More than 25 methods, because each step of the scheme has one.
 class BlockedProduct {
  public:
   // Reserves memory on the stack. Emits no other code.
