@@ -1,5 +1,5 @@
-// Adapters with a common interface for the two groups of `xlad bench`: a ProcessGroup, which uses mapped memory, and a
-// MessageGroup.
+// Adapters with a common interface for the two groups of `xlad bench`: ranks that map each other's memory, and ranks
+// that only exchange messages.
 #pragma once
 
 #include <algorithm>
@@ -12,16 +12,29 @@
 #include "collectives/exec/group/process_group.h"
 #include "collectives/exec/messages/message_group.h"
 #include "collectives/plan/cost.h"
+#include "collectives/plan/mapped.h"
 
 namespace xlad::cli {
 
+// Ranks of one host. Plans for mapped memory run in a ProcessGroup. All other plans send messages, so they run in a
+// MessageGroup, which the ranks form when they first prepare such a plan.
 class MappedBench {
  public:
-  using Operation = collectives::GroupOperation;
+  class Operation {
+   public:
+    const collectives::CollectivePlan& plan() const { return mapped_ != nullptr ? mapped_->plan() : messages_->plan(); }
 
-  // The group must outlive the object.
-  MappedBench(collectives::ProcessGroup* group, collectives::CostModel costs)
-      : group_(*group), costs_(std::move(costs)) {}
+   private:
+    friend class MappedBench;
+    // One of these is null.
+    std::unique_ptr<collectives::GroupOperation> mapped_;
+    std::unique_ptr<collectives::MessageGroup::Operation> messages_;
+  };
+
+  // `group` must outlive the object. `messages` are the options for forming the MessageGroup of the same ranks.
+  MappedBench(collectives::ProcessGroup* group, collectives::MessageGroup::Options messages,
+              collectives::CostModel costs)
+      : group_(*group), message_options_(std::move(messages)), costs_(std::move(costs)) {}
   int rank() const { return group_.rank(); }
   int ranks() const { return group_.ranks(); }
   std::string host(int rank) const { return group_.host(rank); }
@@ -31,13 +44,30 @@ class MappedBench {
   absl::Status Free(std::byte* address) { return group_.Free(address); }
   absl::StatusOr<std::unique_ptr<Operation>> Prepare(const collectives::CollectiveSpec& spec,
                                                      const collectives::PrepareOptions& options = {}) {
-    return group_.Prepare(spec, options);
+    auto operation = std::make_unique<Operation>();
+    XLAD_ASSIGN_OR_RETURN(const bool sends_messages, SendsMessages(options.plan));
+    if (!sends_messages) {
+      XLAD_ASSIGN_OR_RETURN(operation->mapped_, group_.Prepare(spec, options));
+      return operation;
+    }
+    if (messages_ == nullptr) {
+      XLAD_ASSIGN_OR_RETURN(messages_, collectives::MessageGroup::Join(message_options_));
+    }
+    XLAD_ASSIGN_OR_RETURN(operation->messages_, messages_->Prepare(spec, options.plan));
+    return operation;
   }
   absl::Status Run(Operation& operation, const void* input, void* output) {
-    return group_.Run(operation, input, output);
+    if (operation.mapped_ != nullptr) return group_.Run(*operation.mapped_, input, output);
+    const absl::Status status = messages_->Run(*operation.messages_, input, output);
+    messages_failed_ = messages_failed_ || !status.ok();
+    return status;
   }
   absl::Status Barrier() { return group_.Barrier(); }
-  absl::StatusOr<std::unique_ptr<collectives::ProcessGroup>> Shrink() { return group_.Shrink(); }
+  absl::StatusOr<std::unique_ptr<collectives::ProcessGroup>> Shrink() {
+    // The barrier fails because a rank has died. Only then can the ProcessGroup shrink.
+    if (messages_failed_) group_.Barrier().IgnoreError();
+    return group_.Shrink();
+  }
 
   // The plans that the group could run, with their predicted times, fastest first.
   std::vector<collectives::PlanCost> Candidates(const collectives::CollectiveSpec& spec,
@@ -56,8 +86,18 @@ class MappedBench {
   }
 
  private:
+  // Whether the plan, as text, is one that a ProcessGroup cannot run. An empty text stands for the group's choice.
+  static absl::StatusOr<bool> SendsMessages(const std::string& text) {
+    if (text.empty()) return false;
+    XLAD_ASSIGN_OR_RETURN(const collectives::CollectivePlan plan, collectives::ParsePlan(text));
+    return !collectives::IsMapped(plan);
+  }
+
   collectives::ProcessGroup& group_;
+  const collectives::MessageGroup::Options message_options_;
   const collectives::CostModel costs_;
+  std::unique_ptr<collectives::MessageGroup> messages_;  // Null until a plan needs it.
+  bool messages_failed_ = false;
 };
 
 class MessageBench {

@@ -460,14 +460,14 @@ int RunOn(const BenchOptions& options, const std::string& transport, MessageGrou
 }
 
 // The group chooses plans by size. The measured parameters are only needed to explain the choice.
-int RunMapped(const BenchOptions& options, ProcessGroup* group) {
+int RunMapped(const BenchOptions& options, const MessageGroup::Options& messages, ProcessGroup* group) {
   collectives::CostModel costs;
   if (options.explain) {
     const auto found = MachineCosts({"shm", options.calibrate, options.calibrate_ms}, group);
     if (!found.ok()) return Report(found.status());
     costs = *found;
   }
-  MappedBench bench(group, costs);
+  MappedBench bench(group, messages, costs);
   return RunIn(options, &bench);
 }
 
@@ -552,7 +552,7 @@ int RunRanked(const BenchOptions& options) {
   }
   if (!transport->shares_memory) return RunMessages(options, messages);
   const auto group = collectives::JoinLaunchedGroup(options.deadline_ms);
-  return group.ok() ? RunMapped(options, group->get()) : Report(group.status());
+  return group.ok() ? RunMapped(options, messages, group->get()) : Report(group.status());
 }
 
 }  // namespace

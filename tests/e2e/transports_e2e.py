@@ -93,12 +93,51 @@ class BenchTest(CommunicationTest):
                     self.assertEqual((code, err), (0, ""), out)
                     self.assertRegex(out, OK)
 
+    def plans_of(self, collective, ranks):
+        """Returns the names of all algorithms that can run the collective, and writes a plan for each: by size."""
+        _, _, err = xlad("comm", "check", collective, "--ranks", ranks, "--algorithm", "unknown")
+        names = re.search(r"expected one of ([a-z0-9_, ]+)", err).group(1).split(", ")
+        able = [name for name in names
+                if xlad("comm", "check", collective, "--ranks", ranks, "--algorithm", name)[0] == 0]
+        path = self.where / f"plans-{collective}"
+        path.write_text("".join(f"{collective} {48 << i} {name}\n" for i, name in enumerate(able)))
+        return able, path
+
+    def test_shared_memory_runs_every_plan_that_can_be_checked(self):
+        for ranks in (3, 4):
+            for collective in ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce",
+                               "gather", "scatter", "collective_permute", "barrier"):
+                able, plans = self.plans_of(collective, ranks)
+                rows = self.where / "rows.json"
+                with self.subTest(collective=collective, ranks=ranks, able=able):
+                    if collective == "barrier":  # It has only one size.
+                        for name in able:
+                            code, out, err = xlad("bench", "barrier", "--ranks", ranks, "--algorithm", name, "-R", 1)
+                            self.assertEqual((code, err), (0, ""), out)
+                        continue
+                    code, out, err = xlad("bench", collective, "--ranks", ranks, "-b", 48, "-e", 48 << len(able) - 1,
+                                          "-f", 2, "--plans", plans, "-R", 1, "--batches", 2, "-n", 2, "--json", rows)
+                    self.assertEqual((code, err), (0, ""), out)
+                    self.assertRegex(out, OK)
+                    ran = [row["algorithm"].split()[0] for row in json.loads(rows.read_text())["rows"]]
+                    self.assertEqual(ran, able)
+
+    def test_plans_that_cannot_run_are_refused_once(self):
+        for options, words in ((("broadcast", "--algorithm", "swing"), "which it runs only for"),
+                               (("all_reduce", "--algorithm", "mapped_windows"), "which must be registered"),
+                               (("all_reduce", "--algorithm", "mapped_slots", "--transport", "tcp"),
+                                "needs ranks that map each other's memory")):
+            code, _, err = xlad("bench", *options, "--ranks", 3, "-b", 48, "-e", 48)
+            self.assertEqual((code, err.count("xlad: error")), (2, 1), err)
+            self.assertIn(words, err)
+
     def test_launchers_of_mpi_start_all_transports_between_processes(self):
         for launcher in launchers():
-            for transport in ("auto", "tcp", "mpi"):
-                with self.subTest(launcher=launcher, transport=transport):
+            for transport, *algorithm in (("auto",), ("auto", "--algorithm", "ring"), ("tcp",), ("mpi",)):
+                with self.subTest(launcher=launcher, transport=transport, algorithm=algorithm):
                     done = subprocess.run([*LAUNCHERS[launcher], "3", XLAD, "bench", "all_reduce", "-b", "12", "-e",
-                                           "3M", "-f", "512", "--batches", "2", "-n", "2", "--transport", transport],
+                                           "3M", "-f", "512", "--batches", "2", "-n", "2", "--transport", transport,
+                                           *algorithm],
                                           capture_output=True, text=True, timeout=600, env=mpi_environment())
                     self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                     self.assertRegex(done.stdout, OK)
@@ -127,16 +166,14 @@ class BenchTest(CommunicationTest):
             self.assertEqual(code, 1)
             self.assertIn("libucx-dev", err)
 
-    def start_ranks(self, launch, transport):
+    def start_ranks(self, launch, transport, algorithm):
         ranks = []
         for rank in range(3):
             environment = os.environ | {"XLAD_RANK": str(rank), "XLAD_RANKS": "3", "XLAD_LAUNCH": launch}
             command = [XLAD, "bench", "all_reduce", "-b", "64K", "-e", "64K", "-f", "2", "-n", "1000",
                        "--batches", "90000", "--transport", transport, "--shrink"]
-            # Without --algorithm, a group that uses messages first measures its costs, and the death of a rank during
-            # the measurement ends the benchmark.
-            if transport != "shm":
-                command += ["--algorithm", "ring"]
+            if algorithm:
+                command += ["--algorithm", algorithm]
             ranks.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                           text=True))
             self.addCleanup(ranks[-1].communicate)
@@ -144,15 +181,18 @@ class BenchTest(CommunicationTest):
         return ranks
 
     def test_a_rank_that_is_stopped_or_killed_is_named_and_the_others_continue(self):
-        for transport in transports():
-            if transport == "in-process":
-                continue
-            with self.subTest(transport=transport):
+        # Without --algorithm, a group that uses messages first measures its costs, and the death of a rank during the
+        # measurement ends the benchmark.
+        cases = [("shm", "")] + [(transport, "ring") for transport in transports() if transport != "in-process"]
+        for transport, algorithm in cases:
+            with self.subTest(transport=transport, algorithm=algorithm):
                 launch = uuid.uuid4().hex
-                ranks = self.start_ranks(launch, transport)
+                ranks = self.start_ranks(launch, transport, algorithm)
+                # With shared memory and messages, the ranks have two control files.
+                group = f"{launch}--messages" if algorithm else launch
 
                 def why():
-                    code, out, _ = xlad("comm", "why", launch, "--format", "json")
+                    code, out, _ = xlad("comm", "why", group, "--format", "json")
                     return json.loads(out) if code == 0 else None
 
                 wait_for(lambda: (state := why()) and all(rank["finished"] > 20 for rank in state["ranks"]),

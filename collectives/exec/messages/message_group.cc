@@ -18,6 +18,7 @@
 #include "collectives/exec/group/control.h"
 #include "collectives/exec/group/meeting.h"
 #include "collectives/exec/group/verdict.h"
+#include "collectives/plan/mapped.h"
 
 namespace xlad::collectives {
 namespace {
@@ -193,6 +194,12 @@ absl::StatusOr<std::unique_ptr<MessageGroup::Operation>> MessageGroup::Prepare(c
     XLAD_ASSIGN_OR_RETURN(collective.plan, ChoosePlan(spec, costs_));
   } else {
     XLAD_ASSIGN_OR_RETURN(collective.plan, ParsePlan(plan));
+  }
+  if (IsMapped(collective.plan)) {
+    return absl::InvalidArgumentError(absl::StrCat("found plan ", collective.plan.ToString(),
+                                                   ", which needs ranks that map each other's memory (transport auto ",
+                                                   "or shm on one host), but these ranks send messages over ",
+                                                   options_.transport.name, "; choose another plan or transport"));
   }
   XLAD_ASSIGN_OR_RETURN(collective.hash, ScheduleHash(collective.plan, spec));
   for (int rank = 0; rank < ranks(); ++rank) {
