@@ -287,6 +287,27 @@ class TrainingTest(unittest.TestCase):
             self.assertEqual([rank.returncode for rank in ranks], [75, 75], outputs)
             self.assertIn(f"--resume file:{where}/saved", "".join(outputs[0]))
 
+    def test_sigusr1_of_mpirun_saves_the_state(self):
+        """mpirun forwards this signal. After SIGTERM, it would soon kill the ranks, and exit with another code."""
+        if not launchers():
+            self.skipTest("there is no mpirun")
+        for name in launchers():
+            with self.subTest(launcher=name), folder() as where, open(where / "log", "wb") as log:
+                mpirun = subprocess.Popen([*LAUNCHERS[name], "2", XLAD, "run", OWN_EXAMPLES / "spiral_mlp", "--mesh",
+                                           "dp=2", "--steps", "1000000", "--checkpoint-every", "20",
+                                           "--checkpoint-to", f"file:{where}/saved"],
+                                          stdout=log, stderr=log, env=mpi_environment())
+                try:
+                    wait_for(lambda: any((where / "saved").rglob("*.json")), "the first checkpoint")
+                    mpirun.send_signal(signal.SIGUSR1)
+                    code = mpirun.wait(PATIENCE_S)
+                finally:
+                    mpirun.terminate()
+                    mpirun.wait(PATIENCE_S)
+                text = (where / "log").read_text(errors="replace")
+                self.assertEqual(code, 75, text[-4000:])
+                self.assertRegex(text, f"the state of step \\d+ is saved; .* --resume file:{where}/saved")
+
     def test_ranks_of_one_run_on_several_hosts_are_refused(self):
         for name, launcher in SEVERAL_HOSTS.items():
             for rank in range(2):
