@@ -88,7 +88,7 @@ void ExplainReservation(const Context& context, const Job& job, WhyJobResponse* 
   const Job* const holder = context.jobs.Find(reservation.job);
   if (!reservation.applies || holder == nullptr || holder->number > job.number) return;
   why->add_evidence(absl::StrCat(NamesOf(reservation.workers), " reserved for ",
-                                 holder == &job                  ? "it until it starts"
+                                 holder == &job               ? "it until it starts"
                                  : holder->owner == job.owner ? absl::StrCat("job ", holder->id.str())
                                                               : "an older job"));
 }
