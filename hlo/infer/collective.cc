@@ -125,7 +125,7 @@ int64_t GroupSize(const Instruction& i) {
   return stated > 0 ? stated : UnlessOne(all);
 }
 
-Inferred InferDeviceId(const Instruction& i) { return Shape(ElementType::kU32, {}); }
+Inferred InferDeviceId(const Instruction&) { return Shape(ElementType::kU32, {}); }
 
 Inferred InferAllReduce(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectOperandCount(i, 1));

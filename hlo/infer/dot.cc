@@ -41,14 +41,15 @@ absl::Status CheckDot(const DotDimensions& d, const Shape& lhs, const Shape& rhs
   return CheckPairs("dot-contracting-sizes", lhs, rhs, d.lhs_contracting, d.rhs_contracting);
 }
 
-Dims DotDims(const DotDimensions& d, const Shape& lhs, const Shape& rhs) {
+// The dimensions of the result. Dimension `group` of rhs is contracted too, unless it is -1.
+Dims DotDims(const DotDimensions& d, const Shape& lhs, const Shape& rhs, int64_t group = -1) {
   Dims dims;
   for (const int64_t b : d.lhs_batch) dims.push_back(lhs.dim(b));
   for (int64_t l = 0; l < lhs.ndim(); ++l) {
     if (IsFree(l, d.lhs_batch, d.lhs_contracting)) dims.push_back(lhs.dim(l));
   }
   for (int64_t r = 0; r < rhs.ndim(); ++r) {
-    if (IsFree(r, d.rhs_batch, d.rhs_contracting)) dims.push_back(rhs.dim(r));
+    if (r != group && IsFree(r, d.rhs_batch, d.rhs_contracting)) dims.push_back(rhs.dim(r));
   }
   return dims;
 }
@@ -113,16 +114,7 @@ Inferred InferRaggedDot(const Instruction& i) {
     return Violation("ragged-dot-group-dims", absl::StrCat("rhs_group_dims=", Brief(group_dims), " of ", Brief(rhs)),
                      absl::StrCat("a dimension of size ", groups, " that is neither batch nor contracting"));
   }
-  // The group dimension is contracted too.
-  Dims dims;
-  for (const int64_t b : dot.lhs_batch) dims.push_back(lhs.dim(b));
-  for (int64_t d = 0; d < lhs.ndim(); ++d) {
-    if (IsFree(d, dot.lhs_batch, dot.lhs_contracting)) dims.push_back(lhs.dim(d));
-  }
-  for (int64_t d = 0; d < rhs.ndim(); ++d) {
-    if (d != group && IsFree(d, dot.rhs_batch, dot.rhs_contracting)) dims.push_back(rhs.dim(d));
-  }
-  return Shape(i.shape().type(), std::move(dims));
+  return Shape(i.shape().type(), DotDims(dot, lhs, rhs, group));
 }
 
 Inferred InferScaledDot(const Instruction& i) {

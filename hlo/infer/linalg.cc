@@ -190,6 +190,6 @@ Inferred InferRngBitGenerator(const Instruction& i) {
   return result;
 }
 
-Inferred InferRngGetAndUpdateState(const Instruction& i) { return Shape(ElementType::kU64, {2}); }
+Inferred InferRngGetAndUpdateState(const Instruction&) { return Shape(ElementType::kU64, {2}); }
 
 }  // namespace xlad::hlo
