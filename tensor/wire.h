@@ -1,6 +1,6 @@
 // Conversions between shapes and boxes and their protos. They are templates over the message types because tensor/ does
 // not depend on proto/: a shape message has the fields element_type and dims (proto ArrayShape), and a box message has
-// the fields lo and hi (proto Box).
+// the fields lo and hi (proto Box). Other messages have only an element_type.
 #pragma once
 
 #include "tensor/box.h"
@@ -8,10 +8,16 @@
 
 namespace xlad::tensor {
 
+// The element type of a trusted message. Nothing is checked.
+template <typename Message>
+ElementType TypeFromWire(const Message& message) {
+  return static_cast<ElementType>(message.element_type());
+}
+
 // The shape of a trusted message. Nothing is checked.
 template <typename ShapeMessage>
 Shape ShapeFromWire(const ShapeMessage& message) {
-  return {static_cast<ElementType>(message.element_type()), {message.dims().begin(), message.dims().end()}};
+  return {TypeFromWire(message), {message.dims().begin(), message.dims().end()}};
 }
 
 // The shape of an untrusted message. InvalidArgument if the element type is unknown or if CheckedElements fails.

@@ -10,6 +10,7 @@
 #include "base/rounding.h"
 #include "compiler/analysis/attention_op.h"
 #include "compiler/analysis/hlo_names.h"
+#include "tensor/wire.h"
 
 namespace xlad::compiler {
 namespace {
@@ -30,16 +31,16 @@ enum class Tail {
 class MaskAnalysis {
  public:
   explicit MaskAnalysis(AttentionOp* op) : op_(*op) {
-    column_ = static_cast<size_t>(op_.batch_size() + op_.rows_size());
+    column_ = op_.batch_size() + op_.rows_size();
     for (const int64_t size : op_.rows()) rows_ *= size;
   }
 
   void Run() {
     op_.set_block_rows(BlockRows());
-    const std::vector<int64_t> all(static_cast<size_t>(CeilDiv(rows_, op_.block_rows())), op_.columns());
+    const std::vector<int64_t> all(CeilDiv(rows_, op_.block_rows()), op_.columns());
     std::vector<int64_t> columns = all;
     if (FindTails()) {
-      for (size_t block = 0; block < columns.size(); ++block) columns[block] = ColumnsOf(static_cast<int64_t>(block));
+      for (const int64_t block : tensor::Indices(columns)) columns[block] = ColumnsOf(block);
     }
     if (columns == all) {
       for (AttentionOp::Value& value : *op_.mutable_values()) value.set_zero_after_block_columns(false);
@@ -66,19 +67,19 @@ class MaskAnalysis {
         linear.factors[value.dimension()] = SizeOf(value.dimension()) > 1 ? 1 : 0;
         return linear;
       case AttentionOp::CONSTANT:
-        if (value.element_type() != static_cast<int>(ElementType::kS32)) return std::nullopt;
+        if (tensor::TypeFromWire(value) != ElementType::kS32) return std::nullopt;
         linear.constant = static_cast<int32_t>(value.bits());
         return linear;
       case AttentionOp::ADD:
       case AttentionOp::SUBTRACT: {
-        if (value.element_type() != static_cast<int>(ElementType::kS32)) return std::nullopt;
+        if (tensor::TypeFromWire(value) != ElementType::kS32) return std::nullopt;
         const std::optional<Linear>&x = linear_[value.inputs(0)], &y = linear_[value.inputs(1)];
         if (!x.has_value() || !y.has_value()) return std::nullopt;
         return AtMost(std::numeric_limits<int32_t>::max(), Sum(*x, *y, value.opcode() == AttentionOp::ADD ? 1 : -1));
       }
       case AttentionOp::CONVERT: {  // Positions are usually small enough to be exact in f32, but not in bf16.
         const std::optional<Linear>& x = linear_[value.inputs(0)];
-        if (value.element_type() != static_cast<int>(ElementType::kF32) || !x.has_value()) return std::nullopt;
+        if (tensor::TypeFromWire(value) != ElementType::kF32 || !x.has_value()) return std::nullopt;
         return AtMost(int64_t{1} << 24, *x);
       }
       default:
@@ -96,7 +97,7 @@ class MaskAnalysis {
   // Returns x if its magnitude is at most `limit` at all positions.
   std::optional<Linear> AtMost(int64_t limit, Linear x) const {
     int64_t low = x.constant, high = x.constant;
-    for (size_t d = 0; d < x.factors.size(); ++d) {
+    for (int d = 0; d <= column_; ++d) {
       const int64_t factor = x.factors[d], last = SizeOf(d) - 1;
       if (factor != 0 && last > 2 * limit / std::abs(factor)) return std::nullopt;
       (factor < 0 ? low : high) += factor * last;
@@ -105,10 +106,9 @@ class MaskAnalysis {
   }
 
   // The size of a dimension, counted as in Operand.strides.
-  int64_t SizeOf(size_t d) const {
-    const auto batch = static_cast<size_t>(op_.batch_size());
-    if (d < batch) return op_.batch(static_cast<int>(d));
-    return d < column_ ? op_.rows(static_cast<int>(d - batch)) : op_.columns();
+  int64_t SizeOf(int d) const {
+    if (d < op_.batch_size()) return op_.batch(d);
+    return d < column_ ? op_.rows(d - op_.batch_size()) : op_.columns();
   }
 
   static AttentionOp::Opcode Opposite(AttentionOp::Opcode comparison) {
@@ -157,8 +157,8 @@ class MaskAnalysis {
     if (!x.has_value() || !y.has_value()) return op_.columns();
     const Linear difference = Sum(*x, *y, -1);
     int64_t rest = difference.constant, factor = -difference.factors[column_];
-    for (size_t d = 0; d < column_; ++d) {
-      if (difference.factors[d] != 0 && d < static_cast<size_t>(op_.batch_size())) return op_.columns();
+    for (int d = 0; d < column_; ++d) {
+      if (difference.factors[d] != 0 && d < op_.batch_size()) return op_.columns();
       rest += difference.factors[d] * position[d];
     }
     bool or_equal = comparison == AttentionOp::GREATER_EQUAL || comparison == AttentionOp::EQUAL;
@@ -203,11 +203,11 @@ class MaskAnalysis {
       case AttentionOp::PRODUCT:
         return Tail::kAny;
       case AttentionOp::READ:
-        return op_.operands(value->operands(0)).strides(static_cast<int>(column_)) == 0 ? Tail::kUniform : Tail::kAny;
+        return op_.operands(value->operands(0)).strides(column_) == 0 ? Tail::kUniform : Tail::kAny;
       case AttentionOp::CONSTANT:
         return value->bits() == 0 ? Tail::kZero : Tail::kUniform;
       case AttentionOp::INDEX:
-        return value->dimension() == static_cast<int>(column_) ? Tail::kAny : Tail::kUniform;
+        return value->dimension() == column_ ? Tail::kAny : Tail::kUniform;
       case AttentionOp::SELECT:
         return OfSelect(*value);
       case AttentionOp::EXP:
@@ -239,7 +239,7 @@ class MaskAnalysis {
   }
 
   Tail OfConvert(const AttentionOp::Value& value, Tail least) {
-    const bool mask = op_.values(value.inputs(0)).element_type() == static_cast<int>(ElementType::kPred);
+    const bool mask = tensor::TypeFromWire(op_.values(value.inputs(0))) == ElementType::kPred;
     if (!mask || !Ends(value.inputs(0), false)) return least;
     masks_.emplace_back(value.inputs(0), false);
     return Tail::kZero;
@@ -281,7 +281,7 @@ class MaskAnalysis {
   }
 
   AttentionOp& op_;
-  size_t column_ = 0;  // The position of the column in Operand.strides.
+  int column_ = 0;  // The position of the column in Operand.strides.
   int64_t rows_ = 1;
   // One for each value of op_.
   std::vector<std::optional<Linear>> linear_;

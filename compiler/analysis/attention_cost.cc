@@ -8,6 +8,7 @@
 #include "base/rounding.h"
 #include "compiler/analysis/attention_op.h"
 #include "hlo/analysis/counts.h"
+#include "tensor/wire.h"
 
 namespace xlad::compiler {
 namespace {
@@ -53,8 +54,7 @@ constexpr int64_t kReductionLanes = 64;
 constexpr double kCacheBytes = 1 << 20;
 
 // Whether values of the type are computed in f32 and rounded to 16 bits.
-bool IsHalf(int element_type) {
-  const auto type = static_cast<ElementType>(element_type);
+bool IsHalf(ElementType type) {
   return type == ElementType::kBF16 || type == ElementType::kF16;
 }
 
@@ -91,13 +91,10 @@ class FusedCounter {
   // `count` is the count for one batch entry.
   void Add(absl::string_view name, double count) { Count(name, batches_ * count, &terms_); }
 
-  bool IsBf16(int operand) const {
-    return op_.operands(operand).shape().element_type() == static_cast<int>(ElementType::kBF16);
-  }
   // Whether the library op uses rows of the operand without copying them.
   bool IsDirect(int operand) const {
     const AttentionOp::Operand& array = op_.operands(operand);
-    return array.shape().element_type() == static_cast<int>(ElementType::kF32) && op_.rows_size() == 1 &&
+    return tensor::TypeFromWire(array.shape()) == ElementType::kF32 && op_.rows_size() == 1 &&
            array.strides(op_.batch_size() + op_.rows_size() + 1) == 1;
   }
 
@@ -127,7 +124,7 @@ class FusedCounter {
         break;
     }
     const bool is_step = value.opcode() != AttentionOp::PRODUCT;
-    const bool rounds = IsHalf(value.element_type()) && value.opcode() != AttentionOp::READ;
+    const bool rounds = IsHalf(tensor::TypeFromWire(value)) && value.opcode() != AttentionOp::READ;
     if (rounds && wide_.back()) Add("round", computed_);
     const double count = (is_step ? 1 : 0) + (rounds ? 1 : 0);
     steps_ += count;
@@ -139,7 +136,7 @@ class FusedCounter {
     const auto columns = static_cast<double>(op_.columns());
     Add("multiply", computed_ * static_cast<double>(RoundUp(result.width(), kLanes)));
     const bool is_row_product = result.kind() == AttentionOp::Result::ROW_PRODUCT;
-    const bool is_half = IsHalf(result.array().shape().element_type());
+    const bool is_half = IsHalf(tensor::TypeFromWire(result.array().shape()));
     Add(is_half ? "stored_half" : "packed", (is_row_product ? rows : columns) * width);
     if (is_row_product) {
       Add("packed", columns * width);
@@ -173,7 +170,7 @@ class SeparateCounter {
     if (at.opcode() == Opcode::kReduce) return AddReduction();
     if (!space_.IsFull(at)) return;
     const bool is_moved = at.opcode() == Opcode::kBroadcast || at.opcode() == Opcode::kReshape;
-    if (IsHalf(static_cast<int>(at.shape().type())) && !is_moved) Count("round", scores_, &terms_);
+    if (IsHalf(at.shape().type()) && !is_moved) Count("round", scores_, &terms_);
     switch (at.opcode()) {
       case Opcode::kExponential:
       case Opcode::kTanh:

@@ -124,11 +124,11 @@ class Maker {
 
  private:
   // The position in Operand.strides of a dimension of the scores. Operand.strides has batch, rows, column, feature.
-  size_t Position(int d) const {
+  int64_t Position(int d) const {
     const std::vector<int>&batch = space_.batch(), &rows = space_.rows();
     const auto in_batch = std::find(batch.begin(), batch.end(), d), in_rows = std::find(rows.begin(), rows.end(), d);
-    if (in_batch != batch.end()) return static_cast<size_t>(in_batch - batch.begin());
-    return batch.size() + static_cast<size_t>(in_rows - rows.begin());  // The column follows the rows.
+    if (in_batch != batch.end()) return in_batch - batch.begin();
+    return std::ssize(batch) + (in_rows - rows.begin());  // The column follows the rows.
   }
   size_t Feature() const { return space_.batch().size() + space_.rows().size() + 1; }
 
@@ -152,7 +152,7 @@ class Maker {
   int OperandNumber(const Instruction& parameter, const ScoreDims& dims) {
     while (op_.operands_size() < fusion_.operand_count()) {
       const Instruction& next = *fusion_.called()[0]->parameter(op_.operands_size());
-      *op_.add_operands() = Describe(next.shape(), ScoreDims(static_cast<size_t>(next.shape().ndim()), -1));
+      *op_.add_operands() = Describe(next.shape(), ScoreDims(next.shape().ndim(), -1));
       described_.push_back(false);
     }
     const AttentionOp::Operand operand = Describe(parameter.shape(), dims);
@@ -195,7 +195,7 @@ class Maker {
       case Opcode::kIota:
         if (dims[at.dimensions()[0]] < 0 || at.shape().type() != ElementType::kS32) return -1;
         value.set_opcode(AttentionOp::INDEX);
-        value.set_dimension(static_cast<int32_t>(Position(dims[at.dimensions()[0]])));
+        value.set_dimension(Position(dims[at.dimensions()[0]]));
         return Add(std::move(value), at);
       case Opcode::kBroadcast:
       case Opcode::kReshape:
@@ -260,8 +260,8 @@ class Maker {
     if (!space_.IsScoreProduct(dot) || dims != *space_.DimsOf(dot) || !IsFloat(dot.shape().type())) return -1;
     const hlo::DotDimensions& numbers = *dot.attributes().dot;
     const FreeDimensions free = FreeDimensionsOf(dot);
-    ScoreDims lhs(static_cast<size_t>(dot.operand(0)->shape().ndim()), -1);
-    ScoreDims rhs(static_cast<size_t>(dot.operand(1)->shape().ndim()), -1);
+    ScoreDims lhs(dot.operand(0)->shape().ndim(), -1);
+    ScoreDims rhs(dot.operand(1)->shape().ndim(), -1);
     size_t next = 0;
     for (size_t i = 0; i < numbers.lhs_batch.size(); ++i) {
       lhs[numbers.lhs_batch[i]] = rhs[numbers.rhs_batch[i]] = dims[next++];
@@ -313,7 +313,7 @@ class Maker {
     const FreeDimensions free = FreeDimensionsOf(dot);
     const Dims& score_free = pick(side == 0, free.lhs, free.rhs);
     const Dims& other_free = pick(side == 0, free.rhs, free.lhs);
-    ScoreDims other_dims(static_cast<size_t>(other.shape().ndim()), -1), result_dims;
+    ScoreDims other_dims(other.shape().ndim(), -1), result_dims;
     for (size_t i = 0; i < score_batch.size(); ++i) {
       other_dims[other_batch[i]] = dims[score_batch[i]];
       result_dims.push_back(dims[score_batch[i]]);

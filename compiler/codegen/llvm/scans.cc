@@ -33,21 +33,19 @@ bool IsElementwise(const hlo::Computation& body) {
 void EmitRowScan(KernelContext& kernel, const Instruction& root, int64_t inputs) {
   Ir& ir = kernel.ir();
   const std::vector<Output> outputs = kernel.outputs();
-  const size_t slices = outputs.size() - static_cast<size_t>(root.attributes().num_carries);
+  const int64_t carries = root.attributes().num_carries, slices = std::ssize(outputs) - carries;
   const hlo::Computation& body = *root.called()[0];
   const Dims& rows = body.parameter(0)->shape().dims();
   const size_t along = root.dimensions()[0];
   const int64_t steps = root.operand(0)->shape().dims()[along];
-  std::vector<tensor::Shape> carries;
-  for (size_t c = slices; c < outputs.size(); ++c) carries.push_back({outputs[c].array.shape.type, {}});
+  std::vector<tensor::Shape> scalars;  // The types of the carries of a row.
+  for (int64_t c = 0; c < carries; ++c) scalars.push_back({outputs[slices + c].array.shape.type, {}});
   if (kernel.has_threads()) kernel.DivideThreads(tensor::Product(rows));
   ForPositions(ir, kernel.range(), rows, [&](const Index& index) {
     const Index row = Index::Of(DimsOf(ir, index, rows));
-    Accumulators carried(&ir, carries);
+    Accumulators carried(&ir, scalars);
     Values initial;
-    for (size_t c = 0; c < carries.size(); ++c) {
-      initial.push_back(kernel.elements().Emit(root.operand(inputs + static_cast<int64_t>(c)), row));
-    }
+    for (int64_t c = 0; c < carries; ++c) initial.push_back(kernel.elements().Emit(root.operand(inputs + c), row));
     carried.Store(initial);
     ir.Loop(steps, [&](llvm::Value* step) {
       llvm::Value* at = root.attributes().is_reverse ? ir.b.CreateSub(ir.I64(steps - 1), step) : step;
@@ -58,19 +56,16 @@ void EmitRowScan(KernelContext& kernel, const Instruction& root, int64_t inputs)
                       [&, i](int, const Index&) { return kernel.elements().Emit(root.operand(i), place); });
       }
       const Values before = carried.Load();
-      for (size_t c = 0; c < before.size(); ++c) {
-        elements.Bind(body.parameter(inputs + static_cast<int64_t>(c)),
-                      [value = before[c]](int, const Index&) { return value; });
+      for (int64_t c = 0; c < carries; ++c) {
+        elements.Bind(body.parameter(inputs + c), [value = before[c]](int, const Index&) { return value; });
       }
       Values values;
-      for (size_t o = 0; o < outputs.size(); ++o) {
-        values.push_back(elements.Emit(body.root(), row, static_cast<int>(o)));
-      }
-      for (size_t o = 0; o < slices; ++o) StoreTo(ir, outputs[o].array, place, values[o]);
-      carried.Store({values.begin() + static_cast<int64_t>(slices), values.end()});
+      for (const int64_t o : tensor::Indices(outputs)) values.push_back(elements.Emit(body.root(), row, o));
+      for (int64_t o = 0; o < slices; ++o) StoreTo(ir, outputs[o].array, place, values[o]);
+      carried.Store({values.begin() + slices, values.end()});
     });
     const Values last = carried.Load();
-    for (size_t c = 0; c < last.size(); ++c) StoreTo(ir, outputs[slices + c].array, row, last[c]);
+    for (int64_t c = 0; c < carries; ++c) StoreTo(ir, outputs[slices + c].array, row, last[c]);
   });
 }
 
@@ -84,17 +79,15 @@ void EmitScan(KernelContext& kernel, const Instruction& root) {
   const int64_t inputs = root.operand_count() - carries;
   const size_t along = root.dimensions()[0];
   const std::vector<Output> outputs = kernel.outputs();
-  const size_t slices = outputs.size() - static_cast<size_t>(carries);
+  const int64_t slices = std::ssize(outputs) - carries;
   const hlo::Computation& body = *root.called()[0];
   const Dims& scanned = inputs > 0 ? root.operand(0)->shape().dims() : outputs[0].array.shape.dims;
   const bool by_rows = kernel.has_threads() || along + 1 == scanned.size();
   if (inputs > 0 && by_rows && IsElementwise(body)) return EmitRowScan(kernel, root, inputs);
   kernel.UseOneThread();
-  for (size_t c = slices; c < outputs.size(); ++c) {
-    EmitArray(kernel, root.operand(inputs + static_cast<int64_t>(c - slices)), 0, outputs[c].array);
-  }
+  for (int64_t c = 0; c < carries; ++c) EmitArray(kernel, root.operand(inputs + c), 0, outputs[slices + c].array);
   std::vector<ArrayView> next;
-  for (size_t c = slices; c < outputs.size(); ++c) next.push_back(kernel.Scratch(outputs[c].array.shape));
+  for (int64_t c = 0; c < carries; ++c) next.push_back(kernel.Scratch(outputs[slices + c].array.shape));
   const int64_t steps = scanned[along];
   ir.Loop(steps, [&](llvm::Value* step) {
     llvm::Value* at = root.attributes().is_reverse ? ir.b.CreateSub(ir.I64(steps - 1), step) : step;
@@ -107,18 +100,18 @@ void EmitScan(KernelContext& kernel, const Instruction& root) {
       });
     }
     for (int64_t c = 0; c < carries; ++c) {
-      elements.BindArrays(body.parameter(inputs + c), {outputs[slices + static_cast<size_t>(c)].array});
+      elements.BindArrays(body.parameter(inputs + c), {outputs[slices + c].array});
     }
-    for (size_t o = 0; o < outputs.size(); ++o) {
+    for (const int64_t o : tensor::Indices(outputs)) {
       Dims sizes = outputs[o].array.shape.dims;
       if (o < slices) sizes.erase(sizes.begin() + along);
       ir.LoopNest(sizes, [&](const Values& dims) {
-        llvm::Value* value = elements.Emit(body.root(), Index::Of(dims), static_cast<int>(o));
+        llvm::Value* value = elements.Emit(body.root(), Index::Of(dims), o);
         if (o < slices) return StoreTo(ir, outputs[o].array, Inserted(dims, along, at), value);
         StoreTo(ir, next[o - slices], Index::Of(dims), value);
       });
     }
-    for (size_t c = 0; c < next.size(); ++c) {
+    for (int64_t c = 0; c < carries; ++c) {
       const uint64_t bytes = next[c].shape.bytes();
       ir.b.CreateMemCpy(outputs[slices + c].array.base, llvm::Align(1), next[c].base, llvm::Align(1), bytes);
     }
