@@ -3,14 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_replace.h"
 #include "base/testing/case_count.h"
 #include "compiler/compile.h"
+#include "compiler/testing/memory_objects.h"
 #include "compiler/testing/random_program.h"
 #include "hlo/testing/test_material.h"
 #include "hlo/text/text.h"
@@ -18,23 +17,6 @@
 
 namespace xlad::compiler {
 namespace {
-
-class MemoryObjects final : public ObjectCache {
- public:
-  std::optional<std::string> Find(const std::string& key) override {
-    const std::lock_guard lock(mutex_);
-    const auto found = objects_.find(key);
-    return found == objects_.end() ? std::nullopt : std::optional<std::string>(found->second);
-  }
-  void Add(const std::string& key, absl::string_view object) override {
-    const std::lock_guard lock(mutex_);
-    objects_.emplace(key, object);
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<std::string, std::string> objects_;
-};
 
 CompileRequest RequestFor(const Module& module) {
   CompileRequest request;

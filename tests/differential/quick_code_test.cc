@@ -2,12 +2,10 @@
 // optimized objects.
 #include <gtest/gtest.h>
 
-#include <map>
-#include <mutex>
-
 #include "base/hash.h"
 #include "base/testing/case_count.h"
 #include "compiler/compile.h"
+#include "compiler/testing/memory_objects.h"
 #include "compiler/testing/random_program.h"
 #include "hlo/text/text.h"
 #include "hlo/wire/proto.h"
@@ -17,22 +15,11 @@ namespace xlad {
 namespace {
 
 // Keeps about half of the objects that are added.
-class HalfOfTheObjects final : public compiler::ObjectCache {
+class HalfOfTheObjects final : public compiler::MemoryObjects {
  public:
-  std::optional<std::string> Find(const std::string& key) override {
-    const std::lock_guard lock(mutex_);
-    const auto found = objects_.find(key);
-    return found == objects_.end() ? std::nullopt : std::optional<std::string>(found->second);
-  }
   void Add(const std::string& key, absl::string_view object) override {
-    const std::lock_guard lock(mutex_);
-    if (Hash64(key) % 2 == 0) objects_.emplace(key, object);
+    if (Hash64(key) % 2 == 0) MemoryObjects::Add(key, object);
   }
-  size_t size() const { return objects_.size(); }
-
- private:
-  std::mutex mutex_;
-  std::map<std::string, std::string> objects_;
 };
 
 Executable CompileWith(const hlo::Module& module, int devices, const compiler::CompileOptions& options) {
