@@ -5,10 +5,11 @@
   tests/simulation/mutants.py --check
 
 A mutant is a replacement of one piece of source text. Its file is compiled outside of the tree with the command of the
-build. The object is linked before the libraries into a copy of simulation_test. Nothing else is built, and no source is
-changed. The fault storms (storm_test.cc) run over at most N seeds (default 300) and, for the SQLite log, the tests of
-log_on_disk_test.cc. The mutant is caught if one of them fails, crashes, or does not end within TIMEOUT_S. Each row of
-the printed table has the mutant, its state, the seed that failed (N if it is unknown or none failed), and the failure.
+build. The object is linked before the libraries into a copy of the test program. Nothing else is built, and no source
+is changed. The fault storms (storm_test.cc) run over at most N seeds (default 300). Files that the storms do not use
+have tests of their own (TESTS). The mutant is caught if one of them fails, crashes, or does not end within TIMEOUT_S.
+Each row of the printed table has the mutant, its state, the seed that failed (N if it is unknown or none failed), and
+the failure.
 
 A mutant is stale if its text does not occur exactly once in the file or equals its replacement, or if it does not
 compile. If texts are stale, the script lists these mutants before anything is built, and ends; --check does only that.
@@ -26,8 +27,17 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TEST = "bin/simulation_test"
 TIMEOUT_S = 900
+
+STORMS = "StormTest.*Ends"
+# The program and the tests for the mutants of a file, by the beginning of the file's path.
+TESTS = {
+    "service/log/sqlite": ("bin/simulation_test", STORMS + ":LogOnDisk.*"),
+    "service/restore": ("bin/service_test", "RestoreTest.*"),
+    "service/kept_join_file": ("bin/service_test", "KeptJoinFileTest.*"),
+    "worker/worker_core": ("bin/simulation_test", "Simulation.Accepted*"),
+    "": ("bin/simulation_test", STORMS),
+}
 
 # Each mutant is (name, file, text, replacement).
 MUTANTS = [
@@ -142,6 +152,34 @@ MUTANTS = [
      "    if (job->damaged_attempts > 0) job->failed_ns = context_.now_ns;  // The pause begins again.\n", ""),
     ("a state that cannot be stored is recorded at each try", "service/attempts/checkpoints.cc",
      "  if (!is_new) return;\n", ""),
+    ("the findings of two workers of one host drop a checkpoint", "service/attempts/damaged_checkpoint.cc",
+     "hosts.insert(finding.host());", "hosts.insert(finding.worker());"),
+    ("the findings about another checkpoint count", "service/log/job.cc",
+     "  if (ended.damaged_checkpoint() != job->damaged_uri) ForgetDamage(job);\n", ""),
+    ("a finding names another host", "service/attempts/damaged_checkpoint.cc",
+     "finding.set_host(HostOf(job, worker));", "finding.set_host(worker.str());"),
+    ("a cut link does not end the attempt", "service/attempts/cut_link.cc",
+     "  FailAttempt(context, job, {reason, \"\", \"\", -1});\n  return true;", "  return false;"),
+    ("placements ignore hosts", "service/placement/free_devices.cc",
+     "hosts_.push_back(hosts.emplace(offers_[o].registration->host(), next).first->second);",
+     "hosts_.push_back(next);"),
+    ("the positions of a host are not consecutive", "service/placement/deal.cc",
+     "for (const std::vector<size_t>& host : HostsOf(used)) {\n    for (const size_t w : host) "
+     "shares.push_back(dealt[w]);\n  }", "shares = dealt;"),
+    ("jobs of an owner are not packed", "service/jobs/schedule.cc",
+     "  if (context_.options.share_workers || job.owner.empty()) return nullptr;", "  if (true) return nullptr;"),
+    ("nothing is reserved for a job that waits for other owners", "service/jobs/schedule.cc",
+     "  Reserve(*job, parts, wanted);\n  return AreOthersBusy()", "  return AreOthersBusy()"),
+    ("launches do not name the owner", "service/attempts/attempt_machine.cc",
+     "if (!context.options.share_workers) common.mutable_launch()->set_owner(job.owner);", ""),
+    ("a task starts beside the processes of another owner", "worker/worker_core.cc",
+     "    if (RunsOthers(record.launch)) continue;\n", ""),
+    ("an interrupted restore is used", "service/restore.cc",
+     "if (files.Exists(JoinPath(folder, kLog)) || !files.Exists(JoinPath(folder, kPartialLog))) return "
+     "absl::OkStatus();",
+     "return absl::OkStatus();"),
+    ("a join file of the user is replaced", "service/kept_join_file.cc",
+     "  if (IdInFile() != ids_.back()) return false;", ""),
 ]
 
 
@@ -163,8 +201,13 @@ def output_of(command, **options):
     return subprocess.run(command, check=True, capture_output=True, text=True, **options).stdout
 
 
+def tests_of(path):
+    """Returns the program and the filter of the tests for the mutants of this file."""
+    return next(tests for beginning, tests in TESTS.items() if path.startswith(beginning))
+
+
 class Builder:
-    """Compiles one source file with a replacement and links the test with it."""
+    """Compiles one source file with a replacement and links its test program with it."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -177,8 +220,6 @@ class Builder:
             if "Unity" in compiled.parts:
                 sources = re.findall(r'^#include "(.*)"', compiled.read_text(), re.MULTILINE)
             self.commands |= {str(source): entry for source in sources}
-        link = output_of(["ninja", "-t", "commands", "-s", TEST], cwd=folder).strip().splitlines()[-1]
-        self.link = shlex.split(link.removeprefix(": && ").removesuffix(" && :"))
 
     def build(self, path, source, out):
         entry = self.commands[str(ROOT / path)]
@@ -192,7 +233,8 @@ class Builder:
         command[command.index("-o") + 1] = str(out / "mutant.o")
         command = [str(mutated) if argument == entry["file"] else argument for argument in command]
         command = [str(out / "mutant.d") if argument.endswith(".o.d") else argument for argument in command]
-        link = list(self.link)
+        link = output_of(["ninja", "-t", "commands", "-s", tests_of(path)[0]], cwd=self.folder).strip().splitlines()[-1]
+        link = shlex.split(link.removeprefix(": && ").removesuffix(" && :"))
         link[link.index("-o") + 1] = str(out / "test")
         link.insert(next(i for i, argument in enumerate(link) if argument.endswith(".o")), str(out / "mutant.o"))
         for step in (command, link):
@@ -203,9 +245,9 @@ class Builder:
 
 
 def run_storms(binary, seeds, tests):
-    """Returns the seed that failed, or `seeds` if it is unknown or none failed, or 0 if a test of LogOnDisk failed; and
-    the failure or None. A program that fails and names no failed test raises RuntimeError: it says nothing about the
-    mutant."""
+    """Returns the seed that failed, or `seeds` if it is unknown or none failed, or 0 if another test than the storms
+    failed; and the failure or None. A program that fails and names no failed test raises RuntimeError: it says nothing
+    about the mutant."""
     environment = {**os.environ, "XLAD_STORM_SEEDS": str(seeds), "GTEST_FAIL_FAST": "1"}
     try:
         result = subprocess.run([str(binary), f"--gtest_filter={tests}"], cwd=ROOT, env=environment,
@@ -221,7 +263,7 @@ def run_storms(binary, seeds, tests):
     found = re.search(r"^C\+\+ exception with description (.*) thrown", result.stdout, re.MULTILINE)
     if found:
         return seeds, f"an exception: {found[1]}"
-    found = re.search(r"^\[  FAILED  \] (LogOnDisk\.\w+)", result.stdout, re.MULTILINE)
+    found = re.search(r"^\[  FAILED  \] ((?!StormTest\.)\w+\.\w+)", result.stdout, re.MULTILINE)
     if found:
         return 0, found[1]
     if result.returncode == 0:
@@ -236,14 +278,13 @@ def run_storms(binary, seeds, tests):
 def try_mutant(builder, mutant, seeds):
     name, path, text, replacement = mutant
     source = (ROOT / path).read_text()
-    tests = "StormTest.*Ends" + (":LogOnDisk.*" if "sqlite" in path else "")
     # The path is the same in each run, so that a compiler cache can reuse the object.
     out = builder.folder / "mutants" / re.sub(r"\W+", "-", name)
     out.mkdir(parents=True, exist_ok=True)
     error = builder.build(path, source.replace(text, replacement), out)
     if error:
         return "stale", f"does not compile: {error[:2000]}", 0
-    after, violation = run_storms(out / "test", seeds, tests)
+    after, violation = run_storms(out / "test", seeds, tests_of(path)[1])
     (out / "test").unlink()
     return ("caught", violation, after) if violation else ("missed", "", after)
 
