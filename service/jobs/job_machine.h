@@ -127,7 +127,7 @@ class JobMachine {
     int64_t reserved = 0;  // The other free devices on workers that an older job has reserved.
   };
   // How many devices a job may take from these parts, out of all devices and out of the free ones.
-  Devices DevicesFor(const Job& job, const Parts& parts);
+  Devices DevicesFor(const Parts& parts);
   // Counts the free devices that other jobs keep from the job. The time grows with the number of workers.
   void CountKept(const Job& job, const Parts& parts, Devices* devices);
   bool AreOthersBusy() const;

@@ -140,7 +140,7 @@ FreeDevices& JobMachine::Free() {
   return *pass_.free;
 }
 
-JobMachine::Devices JobMachine::DevicesFor(const Job& job, const Parts& parts) {
+JobMachine::Devices JobMachine::DevicesFor(const Parts& parts) {
   if (!pass_.all_devices.has_value()) pass_.all_devices.emplace(AllOffers());
   return {pass_.all_devices->Count(parts), Free().Count(parts)};
 }
@@ -333,23 +333,19 @@ bool JobMachine::TryShrink(Job* job, int64_t devices) {
   }
   const std::string reason =
       absl::StrCat(job->ending, "; ", DeviceCountText(devices), devices == 1 ? " is left" : " are left");
+  JobEvent event = context_.NewEvent(job->id);
+  event.mutable_resized()->set_reason(reason);
   if (IsCanonical(job->spec)) {
     const int64_t fewer = LargestDivisor(job->mesh, devices);
     if (devices < 1 || fewer >= job->devices) return false;
-    JobEvent event = context_.NewEvent(job->id);
     event.mutable_resized()->set_devices(fewer);
-    event.mutable_resized()->set_reason(reason);
-    context_.Record(std::move(event));
-    context_.Changed(job->id);
-    return true;
+  } else {
+    const std::vector<std::string> named(job->spec.shrink_axes().begin(), job->spec.shrink_axes().end());
+    const Mesh smaller = ShrunkMesh(job->mesh, named.empty() ? job->batch_axes : named, devices);
+    if (smaller.empty()) return false;
+    StopBuilds(job->id);
+    *event.mutable_resized()->mutable_mesh() = smaller;
   }
-  const std::vector<std::string> named(job->spec.shrink_axes().begin(), job->spec.shrink_axes().end());
-  const Mesh smaller = ShrunkMesh(job->mesh, named.empty() ? job->batch_axes : named, devices);
-  if (smaller.empty()) return false;
-  StopBuilds(job->id);
-  JobEvent event = context_.NewEvent(job->id);
-  *event.mutable_resized()->mutable_mesh() = smaller;
-  event.mutable_resized()->set_reason(reason);
   context_.Record(std::move(event));
   context_.Changed(job->id);
   return true;
@@ -394,7 +390,7 @@ JobMachine::Outcome JobMachine::Place(Job* job) {
     return Outcome::kWaitsForEvent;
   }
   const Parts parts = PartsOf(*job, plan->second.target);
-  Devices devices = DevicesFor(*job, parts);
+  Devices devices = DevicesFor(parts);
   const int64_t wanted = WantedDevices(*job, devices.all);
   if (wanted <= devices.all) CountKept(*job, parts, &devices);
   const std::vector<int64_t> blocks = InnerBlocks(job->mesh, wanted);
@@ -498,7 +494,7 @@ JobMachine::Outcome JobMachine::PlaceSession(Job* job) {
     return Outcome::kDone;
   }
   const Parts parts = {{targets[0], ""}};
-  Devices devices = DevicesFor(*job, parts);
+  Devices devices = DevicesFor(parts);
   if (wanted <= devices.all) CountKept(*job, parts, &devices);
   return WaitForDevices(job, devices, parts, wanted);
 }
