@@ -69,8 +69,8 @@ bool IsOneLoop(const std::vector<DotLoop>& loops, int64_t DotLoop::* stride) {
   return true;
 }
 
-// Whether rhs consists of panels of kPanels columns, in each of which the rows are adjacent. The compiler gives operands
-// of loops this form (compiler/passes/pack_loop_operands.cc).
+// Whether rhs consists of panels of kPanels columns, in each of which the rows are adjacent. The compiler gives this
+// form to operands of loops (compiler/passes/pack_loop_operands.cc).
 bool HasPanels(const DotShape& shape) {
   return shape.n.size() == 2 && shape.n[1].size == kPanels && shape.n[1].rhs == 1 && shape.k.size() == 1 &&
          shape.k[0].rhs == kPanels;
