@@ -59,7 +59,8 @@ FreeDimensions FreeDimensionsOf(const Instruction& dot) {
     if (!Contains(dims.lhs_batch, d) && !Contains(dims.lhs_contracting, d)) free.lhs.push_back(d);
   }
   for (int64_t d = 0; d < dot.operand(1)->shape().ndim(); ++d) {
-    if (!Contains(dims.rhs_batch, d) && !Contains(dims.rhs_contracting, d)) free.rhs.push_back(d);
+    const bool is_group = Contains(dot.attributes().group_dims, d);
+    if (!Contains(dims.rhs_batch, d) && !Contains(dims.rhs_contracting, d) && !is_group) free.rhs.push_back(d);
   }
   return free;
 }

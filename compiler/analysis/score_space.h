@@ -81,9 +81,9 @@ std::optional<ScoreDims> OperandScoreDims(const Instruction& user, int64_t k, co
 // dimensions of size 1.
 std::optional<ScoreDims> UserScoreDims(const Instruction& user, int64_t k, const ScoreDims& dims);
 
-// The free dimensions of the two operands of a dot.
+// The free dimensions of the two operands of a dot or ragged-dot.
 struct FreeDimensions {
-  Dims lhs, rhs;  // Dimensions of the operands that are neither batch nor contracting.
+  Dims lhs, rhs;  // Dimensions of the operands that are neither batch nor contracting nor group dimensions.
 };
 FreeDimensions FreeDimensionsOf(const Instruction& dot);
 

@@ -20,12 +20,12 @@ namespace {
 constexpr int64_t kByteGroup = 4;
 
 // An operand of a dot with its dimension numbers.
-struct DotOperand {
+struct ByteOperand {
   Instruction* array;
   Dims batch, contracting;
 };
 
-bool EndsWithContracting(const DotOperand& operand) {
+bool EndsWithContracting(const ByteOperand& operand) {
   const int64_t first = operand.array->shape().ndim() - std::ssize(operand.contracting);
   for (int64_t i = 0; i < std::ssize(operand.contracting); ++i) {
     if (operand.contracting[i] != first + i) return false;
@@ -34,7 +34,7 @@ bool EndsWithContracting(const DotOperand& operand) {
 }
 
 // Transposes the operand to [batch, free, contracting], unless its contracting dimensions are its last ones.
-void MoveContractingLast(const Dims& free, hlo::Builder* builder, DotOperand* operand) {
+void MoveContractingLast(const Dims& free, hlo::Builder* builder, ByteOperand* operand) {
   if (EndsWithContracting(*operand)) return;
   Dims order = operand->batch;
   order.insert(order.end(), free.begin(), free.end());
@@ -60,8 +60,8 @@ Instruction* Aligned(Instruction* dot) {
   std::iota(pairs.begin(), pairs.end(), 0);
   std::sort(pairs.begin(), pairs.end(),
             [&](int64_t a, int64_t b) { return dims.lhs_contracting[a] < dims.lhs_contracting[b]; });
-  DotOperand lhs{dot->operand(0), dims.lhs_batch, tensor::Select(dims.lhs_contracting, pairs)};
-  DotOperand rhs{dot->operand(1), dims.rhs_batch, tensor::Select(dims.rhs_contracting, pairs)};
+  ByteOperand lhs{dot->operand(0), dims.lhs_batch, tensor::Select(dims.lhs_contracting, pairs)};
+  ByteOperand rhs{dot->operand(1), dims.rhs_batch, tensor::Select(dims.rhs_contracting, pairs)};
   if (EndsWithContracting(lhs) && EndsWithContracting(rhs)) return nullptr;
   // If there is one row, each element of rhs is used once, and a copy takes as long as the product.
   if (!EndsWithContracting(rhs) && rows == 1) return nullptr;

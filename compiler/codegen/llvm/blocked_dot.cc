@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/containers.h"
+#include "compiler/analysis/score_space.h"
 #include "compiler/codegen/llvm/convert_ops.h"
 #include "hlo/analysis/counts.h"
 #include "tensor/small_float.h"
@@ -84,36 +85,23 @@ llvm::Value* DotOperand::Compute(Values at, llvm::Value* line, llvm::Value* dept
   return EmitFactor(elements_, dot_, operand_, at);
 }
 
-Dims FreeDims(const Instruction& dot, int64_t operand) {
-  const hlo::DotDimensions& n = *dot.attributes().dot;
-  const Dims &batch = operand == 0 ? n.lhs_batch : n.rhs_batch;
-  const Dims &contracting = operand == 0 ? n.lhs_contracting : n.rhs_contracting;
-  Dims free;
-  for (int64_t d = 0; d < dot.operand(operand)->shape().ndim(); ++d) {
-    const bool is_group = operand == 1 && Contains(dot.attributes().group_dims, d);
-    if (!Contains(batch, d) && !Contains(contracting, d) && !is_group) free.push_back(d);
-  }
-  return free;
-}
-
 bool PrefersBlocks(const KernelContext& kernel, const Instruction& dot) {
   // With fewer lines, packing takes longer than it saves, except for elements whose products or conversions are slow.
   constexpr int64_t kMinLines = 8, kMinLinesOfSlow = 4, kMinDepth = 8;
   if (kernel.vector_bytes() == 0 || kernel.has_threads() || dot.shape().elements() == 0) return false;
-  int64_t lines = dot.shape().elements();
-  for (const int64_t operand : {0, 1}) {
-    const Dims& sizes = dot.operand(operand)->shape().dims();
-    lines = std::min(lines, tensor::Product(tensor::Select(sizes, FreeDims(dot, operand))));
-  }
+  const FreeDimensions free = FreeDimensionsOf(dot);
+  const int64_t rows = tensor::Product(tensor::Select(dot.operand(0)->shape().dims(), free.lhs));
+  const int64_t columns = tensor::Product(tensor::Select(dot.operand(1)->shape().dims(), free.rhs));
   const ElementType type = dot.operand(0)->shape().type();
   const bool is_slow = tensor::IsComplex(type) || tensor::IsSmallFloat(type);
-  return lines >= (is_slow ? kMinLinesOfSlow : kMinLines) && hlo::ContractedElements(dot) >= kMinDepth;
+  return std::min(rows, columns) >= (is_slow ? kMinLinesOfSlow : kMinLines) && hlo::ContractedElements(dot) >= kMinDepth;
 }
 
 void EmitBlockedDot(KernelContext& kernel, const Instruction& dot) {
   Ir& ir = kernel.ir();
-  const DotOperand rhs(&kernel.elements(), dot, 1, FreeDims(dot, 1), 1);
-  const DotOperand lhs(&kernel.elements(), dot, 0, FreeDims(dot, 0), rhs.lines());
+  const FreeDimensions free = FreeDimensionsOf(dot);
+  const DotOperand rhs(&kernel.elements(), dot, 1, free.rhs, 1);
+  const DotOperand lhs(&kernel.elements(), dot, 0, free.lhs, rhs.lines());
   BlockedProduct product(&kernel, dot,
                          {lhs.lines(), rhs.lines(), static_cast<int64_t>(hlo::ContractedElements(dot))});
   const size_t batch = dot.attributes().dot->lhs_batch.size();

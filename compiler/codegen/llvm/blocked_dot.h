@@ -37,9 +37,6 @@ class DotOperand {
   Positions line_, depth_;
 };
 
-// The dimensions of an operand that are neither batch nor contracting nor group dimensions.
-tensor::Dims FreeDims(const hlo::Instruction& dot, int64_t operand);
-
 // Whether blocks are faster than sums of single elements or rows.
 bool PrefersBlocks(const KernelContext& kernel, const hlo::Instruction& dot);
 void EmitBlockedDot(KernelContext& kernel, const hlo::Instruction& dot);

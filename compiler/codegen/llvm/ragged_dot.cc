@@ -6,6 +6,7 @@
 #include <llvm/IR/Intrinsics.h>
 
 #include "base/containers.h"
+#include "compiler/analysis/score_space.h"
 #include "compiler/codegen/llvm/blocked_dot.h"
 #include "hlo/analysis/counts.h"
 
@@ -78,11 +79,12 @@ class RaggedRows {
 
   void Emit() {
     const Dims& dims = dot_.shape().dims();
-    const DotOperand rhs(&kernel_.elements(), dot_, 1, FreeDims(dot_, 1), 1);
+    const Dims free = FreeDimensionsOf(dot_).rhs;
+    const DotOperand rhs(&kernel_.elements(), dot_, 1, free, 1);
     const DotOperand lhs(&kernel_.elements(), dot_, 0, {ragged_}, tensor::Strides(dims)[result_dim_]);
     BlockedProduct product(&kernel_, dot_,
                            {lhs.lines(), rhs.lines(), static_cast<int64_t>(hlo::ContractedElements(dot_)), true});
-    const int64_t outer_dims = std::ssize(dims) - std::ssize(FreeDims(dot_, 1));
+    const int64_t outer_dims = std::ssize(dims) - std::ssize(free);
     Dims pieces(dims.begin(), dims.begin() + outer_dims);
     pieces[result_dim_] = product.row_blocks();
     pieces.push_back(product.column_blocks());
@@ -138,8 +140,9 @@ void EmitRaggedDepth(KernelContext& kernel, const Instruction& dot) {
   const Dims& dims = dot.shape().dims();
   const int64_t depth = dot.operand(0)->shape().dim(dot.attributes().ragged_dims[0]);
   const size_t outer_dims = 1 + dot.attributes().dot->lhs_batch.size();
-  const DotOperand rhs(&kernel.elements(), dot, 1, FreeDims(dot, 1), 1);
-  const DotOperand lhs(&kernel.elements(), dot, 0, FreeDims(dot, 0), rhs.lines());
+  const FreeDimensions free = FreeDimensionsOf(dot);
+  const DotOperand rhs(&kernel.elements(), dot, 1, free.rhs, 1);
+  const DotOperand lhs(&kernel.elements(), dot, 0, free.lhs, rhs.lines());
   BlockedProduct product(&kernel, dot, {lhs.lines(), rhs.lines(), depth});
   Dims pieces(dims.begin(), dims.begin() + outer_dims);
   pieces.push_back(product.row_blocks());
