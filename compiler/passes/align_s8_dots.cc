@@ -2,7 +2,8 @@
 // order it requires that both operands are contiguous along the sum.
 //
 // Needs: canonicalize-dots. Leaves: if the program is for a GPU, the contracting dimensions of these operands are their
-// last dimensions, in the same order, unless the library refuses the sizes of the dot.
+// last dimensions, in the same order, unless the library refuses the sizes of the dot, or the dot has one row and its
+// right operand would be transposed.
 #include <algorithm>
 #include <numeric>
 
