@@ -5,14 +5,14 @@
 //   body:     dot(x[m, k], packed) = [m, n / 32, 32], reshaped to [m, n]
 //
 // A product of few rows takes little longer than the copy of its right operand. oneDNN makes this copy in every call.
-// The loops of runtime/devices/cpu/small_dot.h read small operands in place, but the rows of a matrix are so far apart
-// that they do not stay in the first-level cache together. The rows of the packed operand are adjacent, and these loops
-// read it in place whether or not the original operand is transposed.
+// The loops of runtime/devices/cpu/small_dot.h read small row-major operands in place, but the rows of a larger matrix
+// are so far apart that they do not stay in the first-level cache together. The rows of the packed operand are adjacent,
+// and these loops read it in place whether or not the original operand is transposed.
 //
-// Needs: simplified loops; canonical dots. Leaves: no dot for which IsWorthPacking is true in a loop of kMinTrips or
-// more counted iterations, if its right operand is an f32 array that the loop does not change and whose last free
-// dimension is a multiple of 32, and if the contracting dimensions of its left operand are adjacent. Every carried
-// element of a changed loop is used.
+// Needs: simplified loops; canonical dots. Leaves: no dot for which MayPack is true in a loop of kMinTrips or more
+// counted iterations whose result is read only by get-tuple-elements and is not the root of its computation. MayPack is
+// false for dots with batch dimensions, and for right operands that are constants or are computed in the body. Every
+// carried element of a changed loop is used.
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -37,6 +37,9 @@ constexpr int64_t kMinDepth = 8;
 // Operands of at least this many elements do not stay in the first-level cache during a product. The copies of larger
 // operands than the upper limit would need too much memory.
 constexpr int64_t kMinPacked = 1 << 13, kMaxPacked = 1 << 22;
+// Row-major operands of at most this many elements are read in place, as in small_dot.cc. If they are worth packing,
+// their sums have at most the number of terms that small_dot.cc allows.
+constexpr int64_t kMaxInPlace = 1 << 16;
 
 // An operand to be packed: the loop's tuple element, and the contracting dimensions of the dots that read it.
 struct PackedOperand {
@@ -56,12 +59,22 @@ bool IsWorthPacking(const Instruction& dot, const FreeDimensions& free) {
          rhs.elements() <= kMaxPacked && rhs.elements() >= kMinDepth * columns;
 }
 
-// Whether a loop over all contracting dimensions of the left operand reads it at one stride.
-bool HasAdjacentDepth(const Dims& lhs_contracting) {
-  for (size_t i = 1; i < lhs_contracting.size(); ++i) {
-    if (lhs_contracting[i] != lhs_contracting[i - 1] + 1) return false;
+// Whether a loop over all contracting dimensions of an operand reads it at one stride.
+bool IsAdjacent(const Dims& contracting) {
+  for (size_t i = 1; i < contracting.size(); ++i) {
+    if (contracting[i] != contracting[i - 1] + 1) return false;
   }
   return true;
+}
+
+// Whether the loops of small_dot.h read the right operand in place as it is: a small row-major matrix, or panels.
+bool IsReadInPlace(const Instruction& dot, const FreeDimensions& free) {
+  const Shape& rhs = dot.operand(1)->shape();
+  const Dims& depth = dot.attributes().dot->rhs_contracting;
+  const int64_t last = rhs.ndim() - 1;
+  if (free.rhs.back() != last || !IsAdjacent(depth)) return false;
+  if (depth.front() == 0) return rhs.elements() <= kMaxInPlace;
+  return depth.back() == last - 1 && rhs.dim(last) == kPanelColumns;
 }
 
 bool IsF32(const Instruction& instruction) { return instruction.shape().type() == ElementType::kF32; }
@@ -73,12 +86,13 @@ bool MayPack(const Instruction& loop, const Instruction& dot) {
   }
   const Instruction* rhs = dot.operand(1);
   if (!IsF32(dot) || !IsF32(*dot.operand(0)) || !IsF32(*rhs)) return false;
-  if (!HasAdjacentDepth(dot.attributes().dot->lhs_contracting)) return false;
+  if (!IsAdjacent(dot.attributes().dot->lhs_contracting)) return false;
   const bool is_carried =
       rhs->opcode() == Opcode::kGetTupleElement && rhs->operand(0) == loop.called()[1]->parameter(0);
   if (!is_carried || !IsInvariant(loop, rhs->number())) return false;
   const FreeDimensions free = FreeDimensionsOf(dot);
-  return !free.rhs.empty() && rhs->shape().dim(free.rhs.back()) % kPanelColumns == 0 && IsWorthPacking(dot, free);
+  return !free.rhs.empty() && rhs->shape().dim(free.rhs.back()) % kPanelColumns == 0 && IsWorthPacking(dot, free) &&
+         !IsReadInPlace(dot, free);
 }
 
 // Appends the packed copy of `operand`: dimensions [columns / 32, the contracting ones, 32].

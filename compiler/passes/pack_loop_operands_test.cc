@@ -67,22 +67,27 @@ bool HasPackedDot(const Module& module) {
 
 TEST(PackLoopOperands, PreservesTheResults) {
   const ProductLoop loops[] = {
-      {{8, 64}, {64, 128}, {8, 128}, {1}, {0}},
+      {{8, 160}, {160, 416}, {8, 416}, {1}, {0}},
       {{8, 64}, {128, 64}, {8, 128}, {1}, {1}},                  // The right operand is transposed.
-      {{64, 9}, {64, 160}, {9, 160}, {0}, {0}},                  // The left operand is transposed.
-      {{2, 4, 50}, {50, 4, 64}, {2, 4, 4, 64}, {2}, {0}},        // Several free dimensions.
+      {{160, 9}, {160, 416}, {9, 416}, {0}, {0}},                // The left operand is transposed.
+      {{2, 4, 80}, {80, 13, 64}, {2, 4, 13, 64}, {2}, {0}},      // Several free dimensions.
       {{8, 4, 32}, {4, 96, 32}, {8, 96}, {1, 2}, {0, 2}},        // Several contracting dimensions.
       {{8, 4, 32}, {32, 4, 3, 32}, {8, 3, 32}, {1, 2}, {1, 0}},  // The same in another order.
       {{8, 32, 4}, {4, 64, 32}, {8, 64}, {1, 2}, {2, 0}},
-      {{8, 64}, {64, 128}, {8, 128}, {1}, {0}, 7, false},            // A short loop.
-      {{7, 64}, {64, 128}, {7, 128}, {1}, {0}, 8, false},            // Few rows.
-      {{129, 32}, {32, 256}, {129, 256}, {1}, {0}, 8, false},        // Many rows.
-      {{8, 64}, {64, 96}, {8, 96}, {1}, {0}, 8, false},              // A small operand.
-      {{8, 64}, {64, 130}, {8, 130}, {1}, {0}, 8, false},            // A part of a panel.
-      {{8, 300}, {300, 32}, {8, 32}, {1}, {0}, 8, false},            // A single panel.
-      {{8, 4}, {4, 2048}, {8, 2048}, {1}, {0}, 8, false},            // Short sums.
-      {{4, 8, 32}, {4, 32, 96}, {8, 96}, {0, 2}, {0, 1}, 8, false},  // The sum needs two loops over the left operand.
-      {{8, 64}, {64, 128}, {8, 128}, {1}, {0}, 8, false, true},      // The loop changes the operand.
+      {{8, 64}, {128, 64}, {8, 128}, {1}, {1}, 7, false},            // A short loop.
+      {{7, 64}, {128, 64}, {7, 128}, {1}, {1}, 8, false},            // Few rows.
+      {{129, 32}, {256, 32}, {129, 256}, {1}, {1}, 8, false},        // Many rows.
+      {{8, 64}, {96, 64}, {8, 96}, {1}, {1}, 8, false},              // A small operand.
+      {{8, 64}, {130, 64}, {8, 130}, {1}, {1}, 8, false},            // A part of a panel.
+      {{8, 300}, {32, 300}, {8, 32}, {1}, {1}, 8, false},            // A single panel.
+      {{8, 4}, {2048, 4}, {8, 2048}, {1}, {1}, 8, false},            // Short sums.
+      {{4, 8, 32}, {96, 4, 32}, {8, 96}, {0, 2}, {1, 2}, 8, false},  // The sum needs two loops over the left operand.
+      {{8, 64}, {128, 64}, {8, 128}, {1}, {1}, 8, false, true},      // The loop changes the operand.
+      // These operands are read in place as they are: small row-major matrices, and panels.
+      {{8, 64}, {64, 128}, {8, 128}, {1}, {0}, 8, false},
+      {{8, 4, 32}, {4, 32, 3, 32}, {8, 3, 32}, {1, 2}, {0, 1}, 8, false},
+      {{8, 64}, {4, 64, 32}, {8, 4, 32}, {1}, {1}, 8, false},
+      {{8, 2, 32}, {2, 3, 2, 32, 32}, {8, 2, 3, 32}, {1, 2}, {2, 3}, 8, false},
   };
   const auto random = SeededRandom(1);
   for (const ProductLoop& loop : loops) {
@@ -99,15 +104,17 @@ TEST(PackLoopOperands, PreservesTheResults) {
     };
     auto compiled = CompileToSteps((*module)->Clone(), {}, {.verify = true});
     ASSERT_TRUE(compiled.ok()) << compiled.status() << "\n" << text;
-    EXPECT_EQ(HasPackedDot(*compiled->module), loop.is_packed) << text;
+    EXPECT_EQ(HasPackedDot(*compiled->module), loop.is_packed || HasPackedDot(**module)) << text;
     const auto ran = RunSteps(*compiled, {inputs});
     ASSERT_TRUE(ran.ok()) << ran.status() << "\n" << text;
     check((*ran)[0]);
 
     PassContext context;
+    const std::string before = hlo::PrintText(**module);
     ASSERT_TRUE(PackLoopOperands(**module, context).ok());
     ASSERT_TRUE(hlo::Verify(**module).ok()) << hlo::Verify(**module) << "\n" << hlo::PrintText(**module);
-    EXPECT_EQ(HasPackedDot(**module), loop.is_packed) << hlo::PrintText(**module);
+    EXPECT_EQ(hlo::PrintText(**module) != before, loop.is_packed) << hlo::PrintText(**module);
+    if (loop.is_packed) EXPECT_TRUE(HasPackedDot(**module)) << hlo::PrintText(**module);
     const auto after = hlo::Evaluate({module->get()}, {{inputs.begin(), inputs.end()}});
     ASSERT_TRUE(after.ok()) << after.status();
     check(ArraysOf((*after)[0]));
