@@ -27,7 +27,9 @@ struct Compilation {
   // If the program without changes exceeds the memory limit, the bytes that it needs; otherwise 0. If this is not 0,
   // operations of `program` may be repeated to save memory (buffers/rematerialize.h).
   int64_t usual_bytes = 0;
-  bool fuses_all_attention = false;  // Whether all attention was fused to save memory.
+  // What was changed to save memory, besides repeated operations. Either may change the order of sums.
+  bool leaves_operands_unpacked = false;  // Whether pack-loop-operands was left out.
+  bool fuses_all_attention = false;       // Whether all attention was fused.
   StepProgram steps;  // The steps. Loops are lists of steps here, not native programs.
   std::vector<PassTime> times;
 };

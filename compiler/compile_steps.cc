@@ -103,16 +103,23 @@ absl::Status PlanMemory(LinearProgram program, int64_t limit, Planned* planned) 
   return Timed("check-buffers", &result.times, [&] { return CheckAssignment(result.program, result.assignment); });
 }
 
+// Changes of the program that save memory, and that may change the order of sums.
+struct MemoryChanges {
+  bool leaves_operands_unpacked = false, fuses_all_attention = false;
+};
+
 absl::StatusOr<Planned> Plan(std::unique_ptr<Module> module, const CompileRequest& request,
-                             const CompileOptions& options) {
+                             const CompileOptions& options, const MemoryChanges& changes) {
   Planned planned;
   Compilation& result = planned.result;
   result.module = std::move(module);
+  result.leaves_operands_unpacked = changes.leaves_operands_unpacked;
+  result.fuses_all_attention = changes.fuses_all_attention;
   XLAD_RETURN_IF_ERROR(CheckEntryArrays(request, *result.module));
   const CompilePolicy& policy = request.policy();
   std::vector<AttentionCost> costs;
   planned.context = MakeContext(request, *result.module);
-  planned.context.attention = options.attention;
+  planned.context.attention = changes.fuses_all_attention ? AttentionChoice::kAlways : options.attention;
   planned.context.attention_costs = &costs;
   // gpu_sim has only the libraries of the CPU.
   planned.context.uses_cublaslt = IsGpu(request.target()) && !IsSimulatedGpu(request.target());
@@ -126,6 +133,7 @@ absl::StatusOr<Planned> Plan(std::unique_ptr<Module> module, const CompileReques
   if (policy.op_by_op()) {
     pipeline.without = {"combine-collectives", "fuse-attention", "fuse", "fuse-rows", "pack-loop-operands"};
   }
+  if (changes.leaves_operands_unpacked) pipeline.without.push_back("pack-loop-operands");
   XLAD_RETURN_IF_ERROR(RunPipeline(*result.module, planned.context, pipeline, &result.times));
   planned.context.attention_costs = nullptr;  // `costs` ends with this function.
   planned.has_attention = !costs.empty();
@@ -149,30 +157,34 @@ absl::StatusOr<Planned> Plan(std::unique_ptr<Module> module, const CompileReques
 }
 
 // Plans the memory within the limit of the request. The first choice is the program that has the same bits as without a
-// limit. If it does not fit, all attention is fused, which may round differently.
+// limit. If it does not fit, no operands of loops are packed: a packed copy lives as long as its loop, and repeating
+// operations does not shorten that. If this is not enough, all attention is fused, too.
 absl::StatusOr<Planned> PlanWithinLimit(std::unique_ptr<Module> module, const CompileRequest& request,
                                         const CompileOptions& options) {
   const int64_t limit = request.policy().memory_limit_bytes();
-  std::unique_ptr<Module> copy = limit > 0 ? module->Clone() : nullptr;
-  XLAD_ASSIGN_OR_RETURN(Planned planned, Plan(std::move(module), request, options));
+  const std::unique_ptr<Module> copy = limit > 0 ? module->Clone() : nullptr;
+  XLAD_ASSIGN_OR_RETURN(Planned planned, Plan(std::move(module), request, options, {}));
   if (planned.fits) return planned;
-  if (options.attention != AttentionChoice::kByCost || !planned.has_attention) {
-    return MemoryLimitError(planned.usual, {planned.result.program, planned.result.assignment, planned.reached_growth},
-                            limit);
+  const bool has_packed = planned.context.has_packed_operands;
+  std::vector<MemoryChanges> all_changes;
+  if (has_packed) all_changes.push_back({true, false});
+  if (options.attention == AttentionChoice::kByCost && planned.has_attention) all_changes.push_back({has_packed, true});
+  CompileOptions others = options;
+  others.attention_costs = nullptr;
+  std::vector<Planned> tried;
+  tried.push_back(std::move(planned));
+  for (const MemoryChanges& changes : all_changes) {
+    XLAD_ASSIGN_OR_RETURN(Planned other, Plan(copy->Clone(), request, others, changes));
+    if (other.fits) {
+      other.result.usual_bytes = tried[0].result.usual_bytes;
+      return other;
+    }
+    tried.push_back(std::move(other));
   }
-  CompileOptions fused = options;
-  fused.attention = AttentionChoice::kAlways;
-  fused.attention_costs = nullptr;
-  XLAD_ASSIGN_OR_RETURN(Planned other, Plan(std::move(copy), request, fused));
-  if (!other.fits) {
-    const bool is_less = TotalBytes(other.result.assignment) < TotalBytes(planned.result.assignment);
-    const Planned& least = is_less ? other : planned;
-    return MemoryLimitError(planned.usual, {least.result.program, least.result.assignment, least.reached_growth},
-                            limit);
-  }
-  other.result.usual_bytes = planned.result.usual_bytes;
-  other.result.fuses_all_attention = true;
-  return other;
+  const Planned& least = *std::min_element(tried.begin(), tried.end(), [](const Planned& a, const Planned& b) {
+    return TotalBytes(a.result.assignment) < TotalBytes(b.result.assignment);
+  });
+  return MemoryLimitError(tried[0].usual, {least.result.program, least.result.assignment, least.reached_growth}, limit);
 }
 
 }  // namespace

@@ -11,8 +11,10 @@
 #include "base/file_system.h"
 #include "base/testing/case_count.h"
 #include "base/work.h"
+#include "compiler/testing/compare.h"
 #include "compiler/testing/random_program.h"
 #include "compiler/testing/run_steps.h"
+#include "hlo/testing/test_material.h"
 #include "hlo/text/text.h"
 
 namespace xlad::compiler {
@@ -77,7 +79,7 @@ std::vector<LimitOutcome> TryLimits(const Module& module, const Inputs& inputs, 
     EXPECT_LE(TotalBytes(found->assignment), limit);
     EXPECT_EQ(found->usual_bytes, limit < total ? total : 0);
     EXPECT_EQ(CollectivesOf(*found), CollectivesOf(*usual));
-    if (!found->fuses_all_attention) ExpectSameBits(*found, *usual, inputs);
+    if (!found->fuses_all_attention && !found->leaves_operands_unpacked) ExpectSameBits(*found, *usual, inputs);
   }
   return outcomes;
 }
@@ -264,6 +266,31 @@ ENTRY e {
   ASSERT_EQ(outcomes.size(), 6);
   for (size_t i = 2; i < outcomes.size(); ++i) EXPECT_TRUE(outcomes[i].fits) << i;
   EXPECT_GT(outcomes[2].operations, 0);
+}
+
+// A packed operand is live until its loop ends, and no repeated operation shortens that.
+TEST(Rematerialize, ALowLimitLeavesOperandsOfLoopsUnpacked) {
+  const auto module = Parse(hlo::TestText("compiler/testdata/loop_with_weights.hlo"));
+  const auto random = SeededRandom(1);
+  const Inputs inputs = {RandomInputs(*module, random.get())};
+  const auto usual = CompileWithin(*module, 0);
+  ASSERT_TRUE(usual.ok()) << usual.status();
+  const auto expected = RunSteps(*usual, inputs);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  const int64_t total = TotalBytes(usual->assignment), packed = 4 * 256 * 512;
+  for (const int64_t limit : {total, total - 1, total - packed}) {
+    const auto found = CompileWithin(*module, limit);
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_LE(TotalBytes(found->assignment), limit);
+    EXPECT_EQ(found->leaves_operands_unpacked, limit < total);
+    EXPECT_EQ(found->usual_bytes, limit < total ? total : 0);
+    EXPECT_FALSE(found->fuses_all_attention);
+    const auto results = RunSteps(*found, inputs);
+    ASSERT_TRUE(results.ok()) << results.status();
+    const absl::Status same = CompareResults((*results)[0], (*expected)[0], {Exactness{Agreement::kMagnitudes}});
+    EXPECT_TRUE(same.ok()) << same;
+  }
+  EXPECT_EQ(CompileWithin(*module, packed).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST(Rematerialize, TheRefusalSaysWhatRepeatedOperationsSave) {

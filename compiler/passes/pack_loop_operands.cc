@@ -186,13 +186,14 @@ bool PackOperands(Instruction* loop) {
 
 }  // namespace
 
-absl::Status PackLoopOperands(hlo::Module& module, PassContext&) {
+absl::Status PackLoopOperands(hlo::Module& module, PassContext& context) {
   for (Computation* computation : StepComputations(module)) {
     bool changed = false;
     for (Instruction* loop : Snapshot(*computation)) {
       if (loop->opcode() == Opcode::kWhile && PackOperands(loop)) changed = true;
     }
     if (changed) FinishEdits(computation);
+    context.has_packed_operands |= changed;
   }
   return absl::OkStatus();
 }

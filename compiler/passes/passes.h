@@ -34,6 +34,7 @@ struct PassContext {
   bool uses_cublaslt = false;  // Whether the program is for a GPU, where cuBLASLt computes the ops of IsGpuLibraryOp.
   // If not null, receives the costs of all recognized attention.
   std::vector<AttentionCost>* attention_costs = nullptr;
+  bool has_packed_operands = false;  // Set by pack-loop-operands if it has changed a loop.
 };
 
 using PassFunction = absl::Status (*)(hlo::Module& module, PassContext& context);
