@@ -270,7 +270,7 @@ ENTRY e {
 
 // A packed operand is live until its loop ends, and no repeated operation shortens that.
 TEST(Rematerialize, ALowLimitLeavesOperandsOfLoopsUnpacked) {
-  const auto module = Parse(hlo::TestText("compiler/testdata/loop_with_weights.hlo"));
+  const auto module = Parse(hlo::TestText("compiler/buffers/testdata/loop_with_weights.hlo"));
   const auto random = SeededRandom(1);
   const Inputs inputs = {RandomInputs(*module, random.get())};
   const auto usual = CompileWithin(*module, 0);

@@ -6,8 +6,8 @@
 //
 // A product of few rows takes little longer than the copy of its right operand. oneDNN makes this copy in every call.
 // The loops of runtime/devices/cpu/small_dot.h read small row-major operands in place, but the rows of a larger matrix
-// are so far apart that they do not stay in the first-level cache together. The rows of the packed operand are adjacent,
-// and these loops read it in place whether or not the original operand is transposed.
+// are so far apart that they do not stay in the first-level cache together. The rows of the packed operand are
+// adjacent, and these loops read it in place whether or not the original operand is transposed.
 //
 // Needs: simplified loops; canonical dots. Leaves: no dot for which MayPack is true in a loop of kMinTrips or more
 // counted iterations whose result is read only by get-tuple-elements and is not the root of its computation. MayPack is
