@@ -147,9 +147,9 @@ struct Alignments {
   uint32_t a, b, d;
 };
 
-// Restricts the algorithms that the library may propose. A sum may be split into parts if the parts are stored as f32
-// in the workspace and are added in a separate step, in the order of the parts. The other reduction schemes add to the
-// result, or in the type of the result, so a result of bf16 or f16 would be rounded several times.
+// Restricts the algorithms that the library may propose. A sum may be split into parts if the parts are stored in the
+// compute type in the workspace and are added in a separate step, in the order of the parts. The other reduction
+// schemes add to the result, or in the type of the result, so a result of bf16 or f16 would be rounded several times.
 absl::Status LimitAlgorithms(const CublasLtContext& context, LtPreference preference, const Alignments& alignments) {
   const auto set = context.library().cublasLtMatmulPreferenceSetAttribute;
   XLAD_RETURN_IF_ERROR(SetAttribute(context, set, preference, kLtPreferWorkspaceBytes, kMaxWorkspaceBytes));
