@@ -67,9 +67,9 @@ TEST(Subprocess, CanBeCanceledAndHasALimitOfProcessorTime) {
   CancelSignal cancel;
   ChildLimits limits;
   limits.cancel = &cancel;
-  std::thread canceller([&] { cancel.Raise(); });
+  std::thread canceler([&] { cancel.Raise(); });
   EXPECT_TRUE(absl::IsCancelled(RunChild({"/bin/sleep", "1000"}, "", limits).status()));
-  canceller.join();
+  canceler.join();
   EXPECT_TRUE(absl::IsCancelled(RunChild({"/bin/sleep", "1000"}, "", limits).status())) << "it stays raised";
   limits = {};
   limits.cpu_seconds = 1;
@@ -133,9 +133,9 @@ TEST(Subprocess, AnIdleChildIsKilledLikeAnyOther) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(start("exec sleep 1000")->Run("", {.timeout_ms = 50}).status()));
   CancelSignal cancel;
   const auto canceled = start("exec sleep 1000");
-  std::thread canceller([&] { cancel.Raise(); });
+  std::thread canceler([&] { cancel.Raise(); });
   EXPECT_TRUE(absl::IsCancelled(canceled->Run("", {.cancel = &cancel}).status()));
-  canceller.join();
+  canceler.join();
   const ChildLimits limits = {.cpu_seconds = 1, .output_bytes = 100'000};
   EXPECT_TRUE(absl::IsResourceExhausted(start("exec cat /dev/zero")->Run("", limits).status()));
   const auto busy = start("read line; while :; do :; done");

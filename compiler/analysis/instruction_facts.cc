@@ -1,5 +1,6 @@
 #include "compiler/analysis/instruction_facts.h"
 
+#include "absl/strings/str_cat.h"
 
 namespace xlad::compiler {
 

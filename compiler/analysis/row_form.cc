@@ -1,8 +1,8 @@
 #include "compiler/analysis/row_form.h"
-#include "base/sort_distinct.h"
 
 #include <algorithm>
 
+#include "base/sort_distinct.h"
 
 namespace xlad::compiler {
 namespace {

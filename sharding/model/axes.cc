@@ -1,8 +1,9 @@
-#include "base/sort_distinct.h"
 #include "sharding/model/axes.h"
-#include "base/rounding.h"
 
 #include <algorithm>
+
+#include "base/rounding.h"
+#include "base/sort_distinct.h"
 
 namespace xlad::sharding {
 

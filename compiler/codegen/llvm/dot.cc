@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/containers.h"
+#include "base/rounding.h"
 #include "compiler/codegen/llvm/blocked_dot.h"
 #include "compiler/codegen/llvm/convert_ops.h"
 #include "compiler/codegen/llvm/element_rules.h"
@@ -132,7 +133,7 @@ void EmitDot(KernelContext& kernel, const Instruction& dot) {
   // There is one position for each row of the result and each piece of its columns. If the last piece is shorter, it
   // begins earlier and writes the same values again.
   Dims pieces = dot.shape().dims();
-  pieces.back() = (columns + width - 1) / width;
+  pieces.back() = CeilDiv(columns, width);
   kernel.Divide(TileRows(pieces, kernel.wanted_tiles()));
   ForPositions(ir, kernel.range(), pieces, [&](const Index& position) {
     Values out = DimsOf(ir, position, pieces);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/rounding.h"
+#include "base/sort_distinct.h"
 
 namespace xlad::runtime {
 namespace {
@@ -224,8 +225,7 @@ class Reader {
   // The result may use the slot of an input that is not used again, because operations are elementwise.
   void Release(int v) {
     std::vector<int> inputs(op_.values(v).inputs().begin(), op_.values(v).inputs().end());
-    std::sort(inputs.begin(), inputs.end());
-    inputs.erase(std::unique(inputs.begin(), inputs.end()), inputs.end());
+    SortDistinct(&inputs);
     for (const int input : inputs) {
       if (states_[input].last_use != v || IsFixed(input)) continue;
       free_[static_cast<int>(states_[input].slot.kind)].push_back(states_[input].slot.number);
