@@ -5,6 +5,7 @@ every third program runs; with XLAD_ALL_CASES, all programs run, and also on gpu
 """
 
 import os
+import pathlib
 import subprocess
 import tempfile
 import unittest
@@ -14,7 +15,7 @@ import numpy as np
 import xlad
 from device_programs import PROGRAMS
 from harness import ALL_CASES, PATIENCE_S
-from xlad.local import find_program
+from xlad.installed_command import find_program
 
 KINDS = ["gpu_sim", "tpu_sim"] + (["gpu_sim_checked"] if ALL_CASES else [])
 SOME = PROGRAMS if ALL_CASES else dict(list(PROGRAMS.items())[::3])
@@ -39,7 +40,10 @@ class DevicePrograms(unittest.TestCase):
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait, PATIENCE_S)
         self.addCleanup(process.terminate)
-        cluster = xlad.connect(process.stdout.readline().strip())
+        address = process.stdout.readline().strip()
+        # An empty address would mean the user's own cluster, so CPU devices would be compared with each other.
+        self.assertTrue(address, f"xlad up for {kind} ended: {pathlib.Path(log.name).read_text()}")
+        cluster = xlad.connect(address)
         self.addCleanup(cluster.close)
         return cluster
 
