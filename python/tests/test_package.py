@@ -73,10 +73,13 @@ def imports_of(tree: ast.AST) -> set[str]:
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
             continue
-        if isinstance(node, ast.ImportFrom) and node.module == "xlad":
-            found |= {name.name for name in node.names}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("xlad."):
-            found.add(node.module.removeprefix("xlad."))
+        names: list[str] = []  # With the name of the package.
+        if isinstance(node, ast.Import):
+            names = [name.name for name in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            module = ".".join(filter(None, ["xlad" if node.level else "", node.module]))
+            names = [f"xlad.{name.name}" for name in node.names] if module == "xlad" else [module]
+        found |= {name.removeprefix("xlad.") for name in names if name.startswith("xlad.")}
         found |= imports_of(node)
     return found
 
@@ -90,8 +93,9 @@ class Modules(unittest.TestCase):
 
     def test_imports_are_found(self):
         text = ("from xlad import a\nif TYPE_CHECKING:\n  from xlad import b\n"
-                "def f():\n  from xlad.c import d\n  if x:\n    from xlad import e, f")
-        self.assertEqual(imports_of(ast.parse(text)), {"a", "c", "e", "f"})
+                "def f():\n  from xlad.c import d\n  if x:\n    from xlad import e, f\n"
+                "import os, xlad, xlad.g as h, xlad.i\nfrom . import j\nfrom .k import l\nfrom os import m")
+        self.assertEqual(imports_of(ast.parse(text)), {"a", "c", "e", "f", "g", "i", "j", "k"})
 
 
 class Installed(unittest.TestCase):
