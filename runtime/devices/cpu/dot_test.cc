@@ -213,6 +213,18 @@ TEST(Dot, EveryKind) {
   }
 }
 
+// A GPU that computes such a dot itself prepares it, too. Tables of the loops of this dot would need petabytes.
+TEST(Dot, PreparesLargeDotsOfF64WithoutTables) {
+  const int64_t size = int64_t{1} << 50;
+  for (const Numbers& numbers : std::vector<Numbers>{{{size}, {size}, {}, {}, {0}, {0}},
+                                                     {{size, 1}, {1, 1}, {}, {}, {1}, {0}},
+                                                     {{1, 1}, {1, size}, {}, {}, {1}, {0}},
+                                                     {{size, 1}, {size, 1}, {0}, {0}, {1}, {1}}}) {
+    const auto dot = PrepareDot(MakeOp(numbers, ElementType::kF64, ElementType::kF64, ElementType::kF64));
+    EXPECT_TRUE(dot.ok()) << dot.status();
+  }
+}
+
 TEST(Dot, UsesFastImplementations) {
   for (const Numbers& numbers : Kinds()) {
     const auto dot = PrepareDot(MakeOp(numbers, ElementType::kF32, ElementType::kF32, ElementType::kF32));

@@ -2,8 +2,8 @@
 
 #include <string>
 #include <utility>
-#include <vector>
 
+#include "absl/types/span.h"
 #include "tensor/element_type.h"
 
 namespace xlad::runtime {
@@ -11,35 +11,32 @@ namespace {
 
 using tensor::ElementType;
 
-// The offsets of an array for each index into a nest of loops, outermost first.
-std::vector<int64_t> NestOffsets(const std::vector<DotLoop>& loops, int64_t DotLoop::* stride) {
-  std::vector<int64_t> offsets = {0};
-  for (const DotLoop& loop : loops) {
-    std::vector<int64_t> longer;
-    longer.reserve(offsets.size() * static_cast<size_t>(loop.size));
-    for (const int64_t outer : offsets) {
-      for (int64_t i = 0; i < loop.size; ++i) longer.push_back(outer + i * loop.*stride);
-    }
-    offsets = std::move(longer);
+// The offset of an array at position `index` of a nest of loops, outermost first. Tables of all offsets would be as
+// large as the arrays, for each dot of a program, also if the GPU computes it.
+int64_t OffsetAt(absl::Span<const DotLoop> loops, int64_t DotLoop::* stride, int64_t index) {
+  int64_t offset = 0;
+  for (size_t i = loops.size(); i-- > 0;) {
+    offset += index % loops[i].size * loops[i].*stride;
+    index /= loops[i].size;
   }
-  return offsets;
+  return offset;
 }
 
 class PlainDot final : public PreparedLibraryOp {
  public:
-  PlainDot(const DotShape& shape, ElementType operands)
-      : operands_(operands),
-        batch_{NestOffsets(shape.batch, &DotLoop::lhs), NestOffsets(shape.batch, &DotLoop::rhs)},
-        m_lhs_(NestOffsets(shape.m, &DotLoop::lhs)),
-        n_rhs_(NestOffsets(shape.n, &DotLoop::rhs)),
-        k_{NestOffsets(shape.k, &DotLoop::lhs), NestOffsets(shape.k, &DotLoop::rhs)} {}
+  PlainDot(DotShape shape, ElementType operands)
+      : operands_(operands), shape_(std::move(shape)), m_(shape_.Elements(shape_.m)), n_(shape_.Elements(shape_.n)) {
+    if (shape_.k.empty()) return;
+    inner_k_ = shape_.k.back();
+    shape_.k.pop_back();
+  }
 
   size_t buffer_count() const override { return 3; }
   int64_t scratch_bytes(int) const override { return 0; }
   absl::StatusOr<std::unique_ptr<LibraryCall>> MakeCall(int threads) const override;
   std::string Description() const override { return "xlad, plain loops"; }
 
-  int64_t rows() const { return std::ssize(batch_.lhs) * std::ssize(m_lhs_); }
+  int64_t rows() const { return shape_.Elements(shape_.batch) * m_; }
 
   // Computes the rows begin .. end-1 of the result, which is row-major.
   void ComputeRows(int64_t begin, int64_t end, absl::Span<void* const> buffers) const {
@@ -53,28 +50,38 @@ class PlainDot final : public PreparedLibraryOp {
   void Compute(int64_t begin, int64_t end, absl::Span<void* const> buffers) const {
     const auto* const lhs = static_cast<const Operand*>(buffers[0]);
     const auto* const rhs = static_cast<const Operand*>(buffers[1]);
-    auto* to = static_cast<Sum*>(buffers[2]) + begin * std::ssize(n_rhs_);
+    auto* to = static_cast<Sum*>(buffers[2]) + begin * n_;
     for (int64_t row = begin; row < end; ++row) {
-      const int64_t batch = row / std::ssize(m_lhs_);
-      const Operand* const of_row = lhs + batch_.lhs[batch] + m_lhs_[row % std::ssize(m_lhs_)];
-      for (const int64_t column : n_rhs_) {
-        const Operand* const of_column = rhs + batch_.rhs[batch] + column;
-        Sum sum = 0;
-        for (size_t k = 0; k < k_.lhs.size(); ++k) {
-          sum += static_cast<Sum>(static_cast<Product>(of_row[k_.lhs[k]]) * static_cast<Product>(of_column[k_.rhs[k]]));
-        }
-        *to++ = sum;
+      const int64_t batch = row / m_;
+      const Operand* const of_row =
+          lhs + OffsetAt(shape_.batch, &DotLoop::lhs, batch) + OffsetAt(shape_.m, &DotLoop::lhs, row % m_);
+      const Operand* const of_batch = rhs + OffsetAt(shape_.batch, &DotLoop::rhs, batch);
+      for (int64_t column = 0; column < n_; ++column) {
+        *to++ = SumOf<Product, Sum>(of_row, of_batch + OffsetAt(shape_.n, &DotLoop::rhs, column));
       }
     }
   }
 
-  struct OfBoth {
-    std::vector<int64_t> lhs, rhs;
-  };
+  // The sum for one element of the result: `row` and `column` are the first elements of its row and its column.
+  template <typename Product, typename Sum, typename Operand>
+  Sum SumOf(const Operand* row, const Operand* column) const {
+    Sum sum = 0;
+    const int64_t outer = shape_.Elements(shape_.k);
+    for (int64_t i = 0; i < outer; ++i) {
+      const Operand* const lhs = row + OffsetAt(shape_.k, &DotLoop::lhs, i);
+      const Operand* const rhs = column + OffsetAt(shape_.k, &DotLoop::rhs, i);
+      for (int64_t k = 0; k < inner_k_.size; ++k) {
+        const auto a = static_cast<Product>(lhs[k * inner_k_.lhs]), b = static_cast<Product>(rhs[k * inner_k_.rhs]);
+        sum += static_cast<Sum>(a * b);
+      }
+    }
+    return sum;
+  }
+
   const ElementType operands_;
-  const OfBoth batch_;
-  const std::vector<int64_t> m_lhs_, n_rhs_;
-  const OfBoth k_;
+  DotShape shape_;  // Without the innermost loop of the sum.
+  DotLoop inner_k_;
+  const int64_t m_, n_;
 };
 
 class PlainDotCall final : public LibraryCall {
@@ -111,7 +118,7 @@ bool HasPlainTypes(const DotOp& op) {
 absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PreparePlainDot(const DotOp& op) {
   XLAD_ASSIGN_OR_RETURN(DotShape shape, ReadDotShape(op));
   shape.Merge();
-  return std::make_unique<PlainDot>(shape, static_cast<ElementType>(op.lhs().element_type()));
+  return std::make_unique<PlainDot>(std::move(shape), static_cast<ElementType>(op.lhs().element_type()));
 }
 
 }  // namespace xlad::runtime
