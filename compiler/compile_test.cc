@@ -1,5 +1,4 @@
 // Compile end to end: executables of small programs and of the example steps, and errors.
-#include "base/kernel_abi.h"
 #include "compiler/compile.h"
 
 #include <gmock/gmock.h>
@@ -10,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/file_system.h"
+#include "base/kernel_abi.h"
 #include "compiler/passes/passes.h"
 #include "compiler/report.h"
 #include "hlo/testing/test_material.h"
@@ -87,6 +87,28 @@ ENTRY e {
   EXPECT_EQ(dot.rhs().dims(0), 12);
   EXPECT_EQ(dot.rhs().dims(1), 16);
   EXPECT_EQ(dot.rhs_contracting(0), 1);
+}
+
+// cuBLASLt may refuse any dot, and then the runtime needs a kernel, which has three loops for each kind of dimension.
+TEST(Compile, DotsOfF64WithManyDimensionsAreNotLibraryOps) {
+  const auto library_ops = [](const std::string& lhs, const std::string& rhs, const std::string& out,
+                              const std::string& dims) {
+    CompileRequest request =
+        RequestFor(absl::StrCat("HloModule m\nENTRY e {\n  a = f64[", lhs, "] parameter(0)\n  b = f64[", rhs,
+                                "] parameter(1)\n  ROOT d = f64[", out, "] dot(a, b), ", dims, "\n}"));
+    request.mutable_target()->set_device_kind("cuda");
+    request.mutable_target()->set_triple("nvptx64-nvidia-cuda");
+    const auto compilation = CompileToSteps(request);
+    EXPECT_TRUE(compilation.ok()) << compilation.status();
+    return compilation.ok() ? std::ssize(compilation->steps.library_ops) : -1;
+  };
+  const std::string sum = "lhs_contracting_dims={1,2,3}, rhs_contracting_dims={2,0,3}";
+  EXPECT_EQ(library_ops("2,3,4,5", "4,7,3,5", "2,7", sum), 1);
+  EXPECT_EQ(library_ops("2,3,4,5,6", "5,4,6,3", "2", "lhs_contracting_dims={1,2,3,4}, rhs_contracting_dims={3,1,0,2}"),
+            0);
+  const std::string batch = "lhs_batch_dims={0,1,2,3}, rhs_batch_dims={3,2,1,0}, lhs_contracting_dims={4}, "
+                            "rhs_contracting_dims={4}";
+  EXPECT_EQ(library_ops("2,3,4,5,6", "5,4,3,2,6", "2,3,4,5", batch), 0);
 }
 
 TEST(Compile, FillsTheExecutable) {

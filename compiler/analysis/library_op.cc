@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler/analysis/attention_op.h"
+#include "compiler/analysis/score_space.h"
 #include "hlo/analysis/lapack.h"
 #include "hlo/analysis/leaves.h"
 #include "tensor/wire.h"
@@ -144,6 +145,23 @@ void SetLapack(const Instruction& instruction, LapackOp* lapack) {
   for (const Shape* leaf : hlo::Leaves(instruction.shape())) set_one(*leaf, lapack->add_results());
 }
 
+// The bounds of the kernels that compute dots on GPUs without cuBLASLt (runtime/devices/cuda/library_kernels.h): the
+// nested loops along the batch, the rows, the columns and the sum, and the number of their blocks.
+constexpr int64_t kMaxGpuDotLoops = 3, kMaxGpuDotBlocks = INT32_MAX;
+
+// Whether these kernels can compute the dot, whatever its layout is. Other dots would be computed by the host, which
+// copies their operands. Only a batch can be so large that there are too many blocks.
+bool FitsGpuDotKernels(const Instruction& dot) {
+  const hlo::DotDimensions& dims = *dot.attributes().dot;
+  const FreeDimensions free = FreeDimensionsOf(dot);
+  const auto fits = [&](int64_t side, const Dims& of) {
+    const Dims& sizes = dot.operand(side)->shape().dims();
+    return std::count_if(of.begin(), of.end(), [&](int64_t d) { return sizes[d] != 1; }) <= kMaxGpuDotLoops;
+  };
+  return fits(0, dims.lhs_batch) && fits(0, free.lhs) && fits(1, free.rhs) && fits(0, dims.lhs_contracting) &&
+         tensor::Product(tensor::Select(dot.operand(0)->shape().dims(), dims.lhs_batch)) <= kMaxGpuDotBlocks;
+}
+
 }  // namespace
 
 bool IsLibraryOp(const Instruction& instruction) {
@@ -164,8 +182,9 @@ bool IsGpuLibraryOp(const Instruction& instruction) {
   if (instruction.opcode() != Opcode::kDot || instruction.operand_count() != 2) return false;
   const ElementType operands = instruction.operand(0)->shape().type(), result = instruction.shape().type();
   if (instruction.operand(1)->shape().type() != operands) return false;
-  return (operands == ElementType::kF64 && result == ElementType::kF64) ||
-         (operands == ElementType::kS8 && result == ElementType::kS32);
+  const bool has_types = (operands == ElementType::kF64 && result == ElementType::kF64) ||
+                         (operands == ElementType::kS8 && result == ElementType::kS32);
+  return has_types && FitsGpuDotKernels(instruction);
 }
 
 Precision PrecisionOf(const Instruction& instruction) {
