@@ -3,12 +3,13 @@
 //
 // A loop in the order of the result would read columns. Every element of a column is in a different cache line, and a
 // line would be evicted before its next element is read. A 16 by 16 tile reads and writes complete lines.
+#include "compiler/codegen/llvm/transposes.h"
+
 #include <algorithm>
 
 #include "base/rounding.h"
 #include "compiler/codegen/llvm/kernel.h"
 #include "compiler/codegen/llvm/tile_mover.h"
-#include "compiler/codegen/llvm/transposes.h"
 
 namespace xlad::compiler {
 
