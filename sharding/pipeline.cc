@@ -30,6 +30,7 @@ struct State {
   PipelineResult result;
   // Set between the passes "import" and "choose" if the order of propagation can matter.
   std::optional<Alternative> alternative;
+  absl::Status must_aliases;  // The result of CheckMustAliases, set by "partition" and read by "choose".
 };
 
 ShardedModule Clone(const ShardedModule& source) {
@@ -83,7 +84,9 @@ absl::Status CheckMustAliases(const hlo::Module& source, const PartitionedProgra
 
 absl::Status RunPartition(State& state) {
   XLAD_ASSIGN_OR_RETURN(state.result.partitioned, Partition(state.result.propagated, FamilyOf));
-  return CheckMustAliases(*state.result.propagated.module, state.result.partitioned);
+  state.must_aliases = CheckMustAliases(*state.result.propagated.module, state.result.partitioned);
+  // The alternative may have the aliases that this program drops.
+  return state.alternative ? absl::OkStatus() : state.must_aliases;
 }
 
 absl::Status RunPropagateAlternative(State& state) {
@@ -99,12 +102,14 @@ absl::Status RunChoose(State& state) {
   XLAD_ASSIGN_OR_RETURN(const double cost, StepCost(state.result.partitioned));
   XLAD_ASSIGN_OR_RETURN(const double alternative, StepCost(state.alternative->partitioned));
   const hlo::Module& source = *state.alternative->sharded.module;
-  if (alternative < cost && CheckMustAliases(source, state.alternative->partitioned).ok()) {
+  const bool is_better = alternative < cost || !state.must_aliases.ok();
+  if (is_better && CheckMustAliases(source, state.alternative->partitioned).ok()) {
     state.result.propagated = std::move(state.alternative->sharded);
     state.result.partitioned = std::move(state.alternative->partitioned);
+    state.must_aliases = absl::OkStatus();
   }
   state.alternative.reset();
-  return absl::OkStatus();
+  return state.must_aliases;
 }
 
 absl::Status RunCheck(State& state) {
@@ -188,7 +193,7 @@ absl::Status Dump(const State& state, size_t index, const Pass& pass) {
 }  // namespace
 
 absl::StatusOr<PipelineResult> RunPipeline(std::unique_ptr<hlo::Module> module, const PipelineOptions& options) {
-  State state{std::move(module), &options, {}, {}};
+  State state{std::move(module), &options, {}, {}, {}};
   const bool dumps = !options.dump_directory.empty();
   std::optional<AlternativeThread> alternative;  // Unset if there are dumps, which are written in the order of passes.
   for (const Pass& pass : kPasses) {

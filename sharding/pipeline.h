@@ -6,7 +6,7 @@
 //   partition               one program for every device, with collectives (sharding/partition)
 //   propagate-alternative   propagates a copy of the imported module, the alternative, in the order kStateLast
 //   partition-alternative   partitions the alternative
-//   choose                  keeps the alternative if its step costs less
+//   choose                  keeps the alternative if its step costs less, or if only it has all must-aliases
 //   check                   proves the partitioned program (sharding/proof)
 //
 // The three passes for the alternative run only if the order of propagation can matter (OrderCanMatter). The first two
