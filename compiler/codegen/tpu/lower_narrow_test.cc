@@ -130,6 +130,13 @@ TEST(LowerNarrowTest, InstructionsOnFloatsOf8BitsAreExact) {
   }
 }
 
+std::string DotText(const std::string& operands, const std::string& result, int64_t m, int64_t k, int64_t n) {
+  return absl::StrFormat(
+      "HloModule m\nENTRY main {\n  x = %s[%d,%d] parameter(0)\n  w = %s[%d,%d] parameter(1)\n  ROOT p = "
+      "%s[%d,%d] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n",
+      operands, m, k, operands, k, n, result, m, n);
+}
+
 // Products of s8 and u8 are exact, and so are those of f16 if their sums are: these are sums of small integers.
 TEST(LowerNarrowTest, DotsOfNarrowTypesAreExact) {
   const auto random = SeededRandom(6);
@@ -142,10 +149,7 @@ TEST(LowerNarrowTest, DotsOfNarrowTypesAreExact) {
         Case{"f16", "f32", 50}, Case{"f16", "f16", 4}, Case{"bf16", "f32", 50}, Case{"f8e4m3fn", "f32", 9},
         Case{"f8e5m2", "f32", 5}}) {
     for (const auto& [m, k, n] : {std::array<int64_t, 3>{1, 1, 1}, {7, 13, 5}, {130, 300, 140}, {33, 1100, 3}}) {
-      const auto module = Read(absl::StrFormat(
-          "HloModule m\nENTRY main {\n  x = %s[%d,%d] parameter(0)\n  w = %s[%d,%d] parameter(1)\n  ROOT p = "
-          "%s[%d,%d] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n",
-          operands, m, k, operands, k, n, result, m, n));
+      const auto module = Read(DotText(operands, result, m, k, n));
       std::vector<Array> inputs;
       for (const Dims& dims : {Dims{m, k}, Dims{k, n}}) {
         Array& array = inputs.emplace_back(tensor::Shape{*tensor::ParseElementType(operands), dims});
@@ -155,6 +159,37 @@ TEST(LowerNarrowTest, DotsOfNarrowTypesAreExact) {
           const auto type = *tensor::ParseElementType(operands);
           const uint16_t bits = tensor::IsFloating(type) ? tensor::EncodeSmallFloat(type, static_cast<double>(value))
                                                          : static_cast<uint16_t>(value);
+          std::memcpy(array.bytes().data() + i * width, &bits, width);
+        }
+      }
+      const auto run = Interpret(*module->entry(), inputs);
+      ASSERT_TRUE(run.ok()) << operands << ": " << run.status();
+      EXPECT_EQ(run->macros, 0) << operands;
+      EXPECT_TRUE(run->results[0] == Evaluated(*module, inputs)[0])
+          << operands << " to " << result << ", " << m << " x " << k << " x " << n;
+    }
+  }
+}
+
+// One row of lhs and one column of rhs have an infinity. An f16 is computed as two parts: here the second part of most
+// numbers is 0, and that of 259 is -1.
+TEST(LowerNarrowTest, DotsWithInfinitiesAreExact) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const auto& [operands, result] : std::vector<std::pair<std::string, std::string>>{
+           {"f16", "f32"}, {"f16", "f16"}, {"bf16", "f32"}, {"f8e5m2", "f32"}}) {
+    const ElementType type = *tensor::ParseElementType(operands);
+    for (const auto& [m, k, n] : {std::array<int64_t, 3>{1, 1, 1}, {7, 13, 5}, {33, 300, 3}}) {
+      const auto module = Read(DotText(operands, result, m, k, n));
+      std::vector<double> lhs(static_cast<size_t>(m * k)), rhs(static_cast<size_t>(k * n), 259);
+      for (size_t i = 0; i < lhs.size(); ++i) lhs[i] = static_cast<double>(1 + i % 3);
+      for (size_t i = static_cast<size_t>(n); i < rhs.size(); ++i) rhs[i] = static_cast<double>(1 + i % 3);
+      lhs[static_cast<size_t>(m / 2 * k)] = rhs[static_cast<size_t>((k - 1) * n)] = infinity;
+      std::vector<Array> inputs;
+      for (const auto& [values, dims] : {std::pair(lhs, Dims{m, k}), {rhs, Dims{k, n}}}) {
+        Array& array = inputs.emplace_back(tensor::Shape{type, dims});
+        const size_t width = array.bytes().size() / values.size();
+        for (size_t i = 0; i < values.size(); ++i) {
+          const uint16_t bits = tensor::EncodeSmallFloat(type, values[i]);
           std::memcpy(array.bytes().data() + i * width, &bits, width);
         }
       }

@@ -105,6 +105,9 @@ class ProductCode {
   }
 
  private:
+  // The results of the previous pass: they are those of the parts that are not the first ones, or may be any.
+  enum class Results { kNone, kOfSmallerParts, kAny };
+
   // The tiles of the blocks of the two operands and the result, with the buffers of each.
   int64_t StreamTiles() const {
     const int64_t elements = row_block_ * depth_block_ + depth_block_ * column_block_ + row_block_ * column_block_;
@@ -149,7 +152,7 @@ class ProductCode {
       EmitPanel(false);
       builder_.EndLoop();
     }
-    EmitRows(-1, true);
+    EmitRows(-1, Results::kAny);
     EmitCopyOut(step);
   }
 
@@ -162,7 +165,11 @@ class ProductCode {
     for (size_t p = 0; p < passes_.size(); ++p) {
       if (passes_[p].rhs != loaded) EmitWeights(passes_[p].rhs);
       loaded = passes_[p].rhs;
-      EmitRows(passes_[p].lhs, !(is_first && p == 0));
+      // Products of f32 have the costs of their passes alone.
+      const bool after_smaller = p > 0 && types_.operands == LloType::kF16;
+      EmitRows(passes_[p].lhs, is_first && p == 0 ? Results::kNone
+                               : after_smaller    ? Results::kOfSmallerParts
+                                                  : Results::kAny);
       builder_.Scalar(LloOp::kSDivI, before_, panel_, depth_tiles_);
     }
   }
@@ -223,9 +230,15 @@ class ProductCode {
     return left;
   }
 
-  // Pushes all rows of the block into the arrays if part >= 0, and adds the results of the previous pass to the sums if
-  // `takes_results`.
-  void EmitRows(int part, bool takes_results) {
+  // An infinite operand has parts inf and inf - inf = NaN, and the product of inf and a part that is 0 is NaN, too. The
+  // last pass alone has the right result in this case.
+  int FiniteOrZero(int value) {
+    const int zero = builder_.Constant(0), difference = builder_.Vector(LloOp::kFSub, {value, value});
+    return builder_.Vector(LloOp::kVSelect, {builder_.Vector(LloOp::kFEq, {difference, zero}), value, zero});
+  }
+
+  // Pushes all rows of the block into the arrays if part >= 0, and adds the results of the previous pass to the sums.
+  void EmitRows(int part, Results results) {
     const ScalarScope scope(&builder_);
     const int row = builder_.NewScalar(), from = builder_.NewScalar(), to = builder_.NewScalar();
     builder_.BeginLoop(row, row_tiles_);
@@ -237,10 +250,11 @@ class ProductCode {
     const int line = builder_.NewScalar();
     builder_.Scalar(LloOp::kSMulI, line, row, column_tiles_);
     builder_.ScalarSum(to, to, line);
-    if (takes_results) {
+    if (results != Results::kNone) {
       for (int u = 0; u < units_; ++u) {
         int value = builder_.Vector(LloOp::kMPop, {}, u);
         if (types_.is_integer()) value = builder_.Vector(LloOp::kFToI, {value});
+        if (results == Results::kOfSmallerParts) value = FiniteOrZero(value);
         const int sum = builder_.Load(to, sums_ + u, 200);
         const LloOp add = types_.is_integer() ? LloOp::kIAdd : LloOp::kFAdd;
         builder_.Store(to, sums_ + u, builder_.Vector(add, {sum, value}), 200);
