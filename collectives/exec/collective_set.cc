@@ -43,12 +43,7 @@ absl::StatusOr<CollectiveSet> MakeCollectiveSet(const google::protobuf::Repeated
           "worker are different versions; run the same version of xlad on both",
           collective.ToString(), collective.hash, collective.plan.ToString(), plans[i].schedule_hash()));
     }
-    const int64_t elements = std::max(collective.spec.input_elements(), collective.spec.output_elements());
-    set.max_message_bytes = std::max(set.max_message_bytes, elements * tensor::ByteWidth(collective.spec.type));
   }
-  // The communicators exchange one hash per collective and short texts when they form.
-  constexpr int64_t kTextBytes = 4096;
-  set.max_message_bytes = std::max({set.max_message_bytes, kTextBytes, int64_t{8} * (specs.size() + 1)});
   return set;
 }
 

@@ -29,7 +29,6 @@ struct Collective {
 struct CollectiveSet {
   std::vector<Collective> collectives;
   int num_devices = 0;
-  int64_t max_message_bytes = 0;  // No message is larger.
 };
 
 // Returns the group that a device belongs to and its rank in the group, or {nullptr, -1} if it does not belong to a

@@ -77,7 +77,6 @@ CollectiveSet OneAllReduce(int n, int64_t count, const std::string& plan, Elemen
                            ReductionMode mode = ReductionMode::kRunToRun) {
   CollectiveSet set;
   set.num_devices = n;
-  set.max_message_bytes = 1 << 24;
   CollectiveSpec spec;
   spec.reduction = Reduction::kSum;
   spec.ranks = n;

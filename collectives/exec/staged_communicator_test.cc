@@ -307,7 +307,6 @@ TEST(StagedCommunicator, OperandsHaveTheSizesOfTheirRank) {
       ASSERT_TRUE(plan.ok()) << spec.ToString() << plan.status();
       CollectiveSet set;
       set.num_devices = kRanks;
-      set.max_message_bytes = 1 << 20;
       set.collectives.push_back(MakeCollective(spec, *plan, kRanks));
       EXPECT_EQ(MemoriesAfter(set, /*staged=*/true), MemoriesAfter(set, /*staged=*/false)) << spec.ToString();
     }

@@ -39,7 +39,6 @@ class StartedCollectives : public ::testing::Test {
 
   StartedCollectives() : world_(DevicesOfWorkers{{0, 1}, {2, 3}}, Options()) {
     set_.num_devices = kDevices;
-    set_.max_message_bytes = 1 << 20;
     set_.collectives = {SumOver(kDevices, 4, 1000), SumOver(kDevices, 2, 1000)};
   }
 

@@ -38,7 +38,6 @@ struct Way {
 CollectiveSet AllReduces(const std::string& algorithm, int64_t count) {
   CollectiveSet set;
   set.num_devices = kDevices;
-  set.max_message_bytes = 1 << 24;
   Collective collective;
   collective.name = "all-reduce.5";
   collective.spec.reduction = Reduction::kSum;

@@ -90,7 +90,6 @@ class NcclCollectivesTest : public ::testing::Test {
 CollectiveSet SetOf(const std::vector<CollectiveSpec>& specs, const std::string& engine = "nccl") {
   CollectiveSet set;
   set.num_devices = specs[0].ranks;
-  set.max_message_bytes = 1 << 24;
   for (const CollectiveSpec& spec : specs) {
     CollectivePlan plan = *collectives::ChoosePlan(spec, {});
     plan.engine = engine;

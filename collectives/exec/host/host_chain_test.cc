@@ -43,7 +43,6 @@ const PlacementRules kNoRules;
 CollectiveSet SetOf(const CollectiveSpec& spec, int devices) {
   CollectiveSet set;
   set.num_devices = devices;
-  set.max_message_bytes = 1 << 24;
   set.collectives.push_back(MakeCollective(spec, {.algorithm = "direct", .chunks = 2}, devices));
   return set;
 }

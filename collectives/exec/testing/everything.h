@@ -42,7 +42,6 @@ inline CollectiveSet EverythingOver(
     const std::vector<std::vector<int64_t>>& counts = {{0}, {1}, {13}, {5, 0, 7}, {3001}}) {
   CollectiveSet set;
   set.num_devices = n;
-  set.max_message_bytes = 1 << 24;
   for (CollectiveKind kind : kTestedKinds) {
     for (ElementType type : types) {
       for (const std::vector<int64_t>& sizes : counts) {
