@@ -18,9 +18,9 @@ struct MeasuredPlan {
 };
 
 // Returns the parameters that minimize the sum of the squared relative errors. Adds a correction for each CorrectionKey
-// at each measured size, from the fastest plan with this key and size. `directions`,
-// `windows`, and the parameters of terms that no measured plan has are those of `base`. InvalidArgument if a plan
-// cannot be built or a time is not positive and finite.
+// at each measured size, from the fastest plan with this key and size. `directions`, `windows`, and the parameters of
+// terms that no measured plan has are those of `base`. InvalidArgument if a plan cannot be built or a time is not
+// positive and finite.
 absl::StatusOr<CostModel> FitCosts(absl::Span<const MeasuredPlan> measured, const CostParameters& base = {});
 
 // PrintCosts returns a line for each correction and each parameter except `directions` and `windows`. ParseCosts reads

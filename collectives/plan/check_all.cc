@@ -13,7 +13,7 @@
 namespace xlad::collectives {
 namespace {
 
-constexpr int kMostMutatedRanks = 8;
+constexpr int kMaxMutatedRanks = 8;
 constexpr int64_t kMutantsOfATask = 25;
 
 struct CheckTask {
@@ -106,7 +106,7 @@ absl::StatusOr<CheckAllCounts> CheckAllPlans(const CheckAllOptions& options) {
   for (int ranks = options.most_ranks; ranks >= 2; --ranks) {  // The longest tasks are first.
     for (CheckTask& task : TasksFor(ranks)) {
       // A plan without operations has no mutants.
-      const bool has_operations = ranks <= kMostMutatedRanks && !BuildSchedule(task.plan, task.spec, 0)->ops.empty();
+      const bool has_operations = ranks <= kMaxMutatedRanks && !BuildSchedule(task.plan, task.spec, 0)->ops.empty();
       if (has_operations) small.push_back(task);
       task.most_slots = options.most_slots;
       tasks.push_back(std::move(task));

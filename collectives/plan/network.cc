@@ -192,7 +192,7 @@ std::vector<int> Network::SnakeOrder() const {
 }
 
 // The ring uses all links of each row but one. It enters each row from the row before, goes around, and leaves the row
-// next to the chip where it has entered. So its column changes by one, to the left or to the right, from row to row. In
+// next to the chip at which it entered. So its column changes by one, to the left or to the right, from row to row. In
 // the row of the broken chip, the ring starts after this chip and ends before it. The next rows must therefore move it
 // by two columns. If the number of these rows is odd, they can only move it by one. The ring then needs two links for
 // the last step: the link that it has left out in the last row, and a link between two rows.

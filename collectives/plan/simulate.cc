@@ -286,7 +286,8 @@ Traffic LeastTraffic(const CollectiveSpec& spec, int rank) {
 // the other channels of its direction use the links. More than four would make the simulation too long.
 int RingChannels(const CollectiveSpec& spec, const Network& network) {
   const NetworkLink& link = network.links()[0];
-  const double bytes = static_cast<double>(MovedBytes(spec)) / spec.ranks / 2;  // Of all messages of one step.
+  // The bytes that a rank sends in one direction in one step, in the messages of all channels.
+  const double bytes = static_cast<double>(MovedBytes(spec)) / spec.ranks / 2;
   const double transfer_us = std::max(bytes / (link.gigabytes_per_s * 1e3), 1e-6);
   return 2 * static_cast<int>(std::min(4.0, 1 + std::ceil(link.latency_us / transfer_us)));
 }
