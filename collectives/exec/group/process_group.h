@@ -122,8 +122,8 @@ class ProcessGroup final : private GroupOwner {
   absl::Status Barrier();
 
   // Forms a smaller group of the ranks with this rank's color, or returns null if the color is negative. All ranks must
-  // call Split together, like a collective. Both groups can be used afterwards, by one thread at a time. An error of
-  // one does not end the other. Errors are those of Run and Form.
+  // call Split together, like a collective. Both groups can be used afterwards, each by one thread at a time; two
+  // threads may use the two groups at once. An error of one does not end the other. Errors are those of Run and Form.
   absl::StatusOr<std::unique_ptr<ProcessGroup>> Split(const PartOfSplit& part, int64_t deadline_ms = 30000);
 
   // After an error: forms a group of the ranks that are alive, in the same order, with a new generation. All ranks that

@@ -96,9 +96,9 @@ class MessageGroup {
   absl::Status Barrier();
 
   // Forms a smaller group of the ranks with this rank's color, or returns null if the color is negative. All ranks must
-  // call Split together, like a collective. Both groups can be used afterwards, by one thread at a time, with
-  // connections of their own. An error in one of them does not end the other. Errors are those of Run and Join.
-  // Unimplemented for ranks that are threads.
+  // call Split together, like a collective. Both groups can be used afterwards, with connections of their own, each by
+  // one thread at a time; two threads may use the two groups at once. An error in one of them does not end the other.
+  // Errors are those of Run and Join. Unimplemented for ranks that are threads.
   absl::StatusOr<std::unique_ptr<MessageGroup>> Split(const PartOfSplit& part, int64_t deadline_ms = 30000);
 
   // After an error: forms a group of the ranks that are alive, in the same order. All ranks that are alive must call
