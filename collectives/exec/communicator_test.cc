@@ -144,6 +144,22 @@ TEST(Communicator, CanonicalBitsDependOnTheRanksAlone) {
   }
 }
 
+// A canonical plan that sends partial results sends those of any small float in f32, but these two types cannot be
+// reduced.
+TEST(Communicator, TypesWithoutAKernelAreRefused) {
+  for (const ElementType type : {ElementType::kF8E8M0FNU, ElementType::kF4E2M1FN}) {
+    for (const char* const plan : {"direct", "recursive_doubling", "halving_doubling"}) {
+      TestWorld world(DevicesOfWorkers{{0, 1}, {2, 3}});
+      const CollectiveSet set = OneAllReduce(4, 100, plan, type, ReductionMode::kCanonical);
+      const std::vector<absl::Status> statuses = world.RunCommunicators({&set}, [](int device, Communicator& c) {
+        Buffers buffers(1, std::vector<std::byte>(100));
+        return LaunchOn(c, 0, buffers, &buffers);
+      });
+      for (const absl::Status& status : statuses) EXPECT_TRUE(absl::IsUnimplemented(status)) << plan << ": " << status;
+    }
+  }
+}
+
 // Programs that run in turn over one fabric do not receive each other's messages.
 TEST(Communicator, ProgramsOfAFabricShareItsConnections) {
   constexpr int kPrograms = 20;

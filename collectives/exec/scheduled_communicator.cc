@@ -51,6 +51,8 @@ class Compiler {
     program.spec_index = spec_index;
     program.rank = schedule_.rank;
     if (Reduces(spec_.kind)) {
+      // There may be a kernel for the type of the messages, but none for that of the elements.
+      XLAD_RETURN_IF_ERROR(ReduceFunctionOf(collective_.spec).status());
       XLAD_ASSIGN_OR_RETURN(program.reduce, ReduceFunctionOf(spec_));
     }
     for (const ScheduleOp& op : schedule_.ops) {
