@@ -110,6 +110,28 @@ TEST_P(SplitTest, JointLaunchesOfGroupsDoNotDependOnTheOrder) {
   OnRanks(kSplitRanks, body, Fails);
 }
 
+// If the ranks added the two runs in different orders, they would sum different buffers.
+TEST_P(SplitTest, AJointLaunchRefusesAnOperationThatIsAddedTwice) {
+  const auto body = [](auto* group) {
+    const int rank = group->rank();
+    const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, group->ranks(), 1);
+    const auto sum = group->Prepare(spec), other = group->Prepare(spec);
+    ASSERT_TRUE(sum.ok() && other.ok()) << sum.status() << other.status();
+    const std::vector<float> in = {static_cast<float>(rank), 1};
+    std::vector<float> out(2);
+    JointLaunch launch;
+    for (const int i : {rank % 2, 1 - rank % 2}) launch.Add(group, **sum, &in[i], &out[i]);
+    const absl::Status status = launch.Run();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("twice in a joint launch"));
+    EXPECT_EQ(out, (std::vector<float>{0, 0}));
+    for (const int i : {rank % 2, 1 - rank % 2}) launch.Add(group, i == 0 ? **sum : **other, &in[i], &out[i]);
+    EXPECT_TRUE(launch.Run().ok()) << "the group can still be used";
+    EXPECT_EQ(out, (std::vector<float>{10, 5}));
+  };
+  OnRanks(kSplitRanks, body, Fails);
+}
+
 TEST_P(SplitTest, AJointLaunchReturnsTheErrorOfOneGroup) {
   const auto body = [](auto* group) {
     const int rank = group->rank();
