@@ -75,20 +75,20 @@ absl::Status RunTask(const CheckTask& task, TaskCounts* counts) {
   return absl::OkStatus();
 }
 
-// Runs all tasks. `counts` has an element for each task. Returns the error of the first task that failed.
-absl::Status RunTasks(const std::vector<CheckTask>& tasks, int threads, std::vector<TaskCounts>* counts) {
-  std::atomic<size_t> next = 0;
+}  // namespace
+
+absl::Status RunUntilError(int64_t count, int threads, absl::FunctionRef<absl::Status(int64_t)> task) {
+  std::atomic<int64_t> next = 0, failed = count;
   std::mutex mutex;
-  size_t failed = tasks.size();
   absl::Status failure;
   const auto work = [&] {
-    for (size_t i = next++; i < tasks.size(); i = next++) {
-      const absl::Status status = RunTask(tasks[i], &(*counts)[i]);
+    for (int64_t i = next++; i < failed; i = next++) {
+      const absl::Status status = task(i);
       if (status.ok()) continue;
       const std::lock_guard<std::mutex> lock(mutex);
       if (i > failed) continue;
       failed = i;
-      failure = Annotate(status, absl::StrCat(tasks[i].plan.ToString(), ", ", tasks[i].spec.ToString()));
+      failure = status;
     }
   };
   std::vector<std::thread> workers;
@@ -97,8 +97,6 @@ absl::Status RunTasks(const std::vector<CheckTask>& tasks, int threads, std::vec
   for (std::thread& worker : workers) worker.join();
   return failure;
 }
-
-}  // namespace
 
 absl::StatusOr<CheckAllCounts> CheckAllPlans(const CheckAllOptions& options) {
   CheckAllCounts all;
@@ -121,7 +119,11 @@ absl::StatusOr<CheckAllCounts> CheckAllPlans(const CheckAllOptions& options) {
     made += tasks.back().mutants;
   }
   std::vector<TaskCounts> counts(tasks.size());
-  XLAD_RETURN_IF_ERROR(RunTasks(tasks, options.threads, &counts));
+  XLAD_RETURN_IF_ERROR(RunUntilError(std::ssize(tasks), options.threads, [&](int64_t i) {
+    const absl::Status status = RunTask(tasks[i], &counts[i]);
+    return status.ok() ? status
+                       : Annotate(status, absl::StrCat(tasks[i].plan.ToString(), ", ", tasks[i].spec.ToString()));
+  }));
   for (const TaskCounts& of_task : counts) {
     all.executions += of_task.executions;
     all.mutations.mutants += of_task.mutations.mutants;

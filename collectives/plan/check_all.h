@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "absl/functional/function_ref.h"
 #include "base/status.h"
 #include "collectives/plan/mutate.h"
 
@@ -29,5 +30,9 @@ struct CheckAllCounts {
 // Returns the first error of CheckSchedules, CheckFormulas or CheckMutants, with the plan and the number of slots. The
 // counts depend on the options except the number of threads.
 absl::StatusOr<CheckAllCounts> CheckAllPlans(const CheckAllOptions& options);
+
+// Calls `task` with the numbers from 0 to `count` - 1, in this order, on this many threads. After an error, calls no
+// higher numbers. Returns the error of the lowest number that failed.
+absl::Status RunUntilError(int64_t count, int threads, absl::FunctionRef<absl::Status(int64_t)> task);
 
 }  // namespace xlad::collectives

@@ -1,12 +1,19 @@
 // Every algorithm is correct for every collective, number of ranks and number of slots.
 #include "collectives/plan/check_all.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
 #include "base/testing/case_count.h"
 
 namespace xlad::collectives {
 namespace {
+
+using ::testing::ElementsAre;
 
 TEST(CheckAllPlans, EveryPlanRanksAndSlots) {
   CheckAllOptions options;
@@ -34,6 +41,29 @@ TEST(CheckAllPlans, CountsDoNotDependOnThreads) {
   ASSERT_TRUE(one.ok() && three.ok()) << one.status() << three.status();
   EXPECT_EQ(one->executions, three->executions);
   EXPECT_EQ(one->mutations.rejected, three->mutations.rejected);
+}
+
+TEST(RunUntilError, StartsNoTaskAfterOneThatFailed) {
+  std::vector<int64_t> started;
+  const absl::Status status = RunUntilError(100, /*threads=*/1, [&](int64_t i) {
+    started.push_back(i);
+    return i < 3 ? absl::OkStatus() : absl::InternalError(absl::StrCat("task ", i));
+  });
+  EXPECT_EQ(status.message(), "task 3");
+  EXPECT_THAT(started, ElementsAre(0, 1, 2, 3));
+}
+
+// Task 2 fails after task 5.
+TEST(RunUntilError, ReturnsTheErrorOfTheLowestNumber) {
+  std::promise<void> has_failed;
+  const std::shared_future<void> failed = has_failed.get_future().share();
+  const absl::Status status = RunUntilError(100, /*threads=*/3, [&](int64_t i) {
+    if (i == 2) failed.wait();
+    if (i == 5) has_failed.set_value();
+    return i == 2 || i == 5 ? absl::InternalError(absl::StrCat("task ", i)) : absl::OkStatus();
+  });
+  EXPECT_EQ(status.message(), "task 2");
+  EXPECT_TRUE(RunUntilError(10, 2, [](int64_t) { return absl::OkStatus(); }).ok());
 }
 
 }  // namespace
