@@ -40,6 +40,9 @@ using collectives::ScheduleOp;
 using Json = nlohmann::ordered_json;
 
 constexpr int kMaxPipelinedRanks = 1024;
+// The maximum for `comm check --all`. The operations of the schedules of some algorithms grow with the square of the
+// number of ranks, and there is a check for each number of ranks.
+constexpr int kMaxCheckAllRanks = 256;
 
 // The options that the three commands share.
 struct ScheduleOptions {
@@ -403,6 +406,10 @@ void AddCommSchedules(CLI::App* comm, Action* action) {
     const bool one = !check_options->collective.empty() || !check_options->schedules.empty();
     if (check_options->all && (one || check_options->ranks < 2)) {
       throw CLI::RequiredError("--ranks of 2 or more, without COLLECTIVE and --schedules,");
+    }
+    if (check_options->all && check_options->ranks > kMaxCheckAllRanks) {
+      throw CLI::ValidationError("--ranks", absl::StrCat("found ", check_options->ranks, ", expected 2 to ",
+                                                         kMaxCheckAllRanks, " with --all"));
     }
     if (!check_options->all && check_options->schedules.empty() &&
         (check_options->collective.empty() || check_options->ranks == 0)) {

@@ -16,9 +16,12 @@ namespace {
 constexpr int kMaxMutatedRanks = 8;
 constexpr int64_t kMutantsOfATask = 25;
 
+// The plan of an algorithm with its default parameters. The spec is made when the task runs, because the specs of all
+// tasks together are large.
 struct CheckTask {
-  CollectiveSpec spec;
-  CollectivePlan plan;
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  int ranks = 0;
+  const Algorithm* algorithm = nullptr;
   int most_slots = 0;  // If it is not 0, the plan is checked with 1 to this many slots.
   // Otherwise, mutants of the plan are checked.
   uint64_t mutant_seed = 0;
@@ -50,29 +53,44 @@ std::vector<CheckTask> TasksFor(int ranks) {
   for (int kind = 1; kind <= kNumCollectiveKinds; ++kind) {
     const CollectiveSpec spec = SpecToCheck(static_cast<CollectiveKind>(kind), ranks);
     for (const Algorithm& algorithm : Algorithms()) {
-      if (Applies(algorithm, spec)) tasks.push_back({spec, {.algorithm = std::string(algorithm.name)}});
+      if (Applies(algorithm, spec)) tasks.push_back({spec.kind, ranks, &algorithm});
     }
   }
   return tasks;
 }
 
-absl::Status RunTask(const CheckTask& task, TaskCounts* counts) {
-  XLAD_ASSIGN_OR_RETURN(std::vector<Schedule> schedules, BuildSchedules(task.plan, task.spec));
+CollectivePlan PlanOf(const CheckTask& task) { return {.algorithm = std::string(task.algorithm->name)}; }
+
+absl::Status CheckOne(const CheckTask& task, const CollectivePlan& plan, const CollectiveSpec& spec,
+                      TaskCounts* counts) {
+  XLAD_ASSIGN_OR_RETURN(std::vector<Schedule> schedules, BuildSchedules(plan, spec));
   if (task.most_slots == 0) {
-    XLAD_ASSIGN_OR_RETURN(counts->mutations, CheckMutants({task.spec, std::move(schedules)}, task.mutants,
+    XLAD_ASSIGN_OR_RETURN(counts->mutations, CheckMutants({spec, std::move(schedules)}, task.mutants,
                                                           SeededRandom(task.mutant_seed).get()));
     return absl::OkStatus();
   }
   bool waited = true;
   for (int slots = 1; slots <= task.most_slots && waited; ++slots) {
     ++counts->executions;
-    const absl::StatusOr<ScheduleCosts> costs = CheckSchedules(task.spec, schedules, {slots});
+    const absl::StatusOr<ScheduleCosts> costs = CheckSchedules(spec, schedules, {slots});
     absl::Status status = costs.status();
-    if (status.ok()) status = CheckFormulas(task.plan, task.spec, *costs);
+    if (status.ok()) status = CheckFormulas(plan, spec, *costs);
     if (!status.ok()) return Annotate(status, absl::StrCat("slots=", slots));
     waited = costs->waited_for_slots;
   }
   return absl::OkStatus();
+}
+
+absl::Status RunTask(const CheckTask& task, TaskCounts* counts) {
+  const CollectivePlan plan = PlanOf(task);
+  const CollectiveSpec spec = SpecToCheck(task.kind, task.ranks);
+  const absl::Status status = CheckOne(task, plan, spec, counts);
+  return status.ok() ? status : Annotate(status, absl::StrCat(plan.ToString(), ", ", spec.ToString()));
+}
+
+// A plan without operations has no mutants.
+bool HasOperations(const CheckTask& task) {
+  return !BuildSchedule(PlanOf(task), SpecToCheck(task.kind, task.ranks), 0)->ops.empty();
 }
 
 }  // namespace
@@ -103,11 +121,9 @@ absl::StatusOr<CheckAllCounts> CheckAllPlans(const CheckAllOptions& options) {
   std::vector<CheckTask> tasks, small;
   for (int ranks = options.most_ranks; ranks >= 2; --ranks) {  // The longest tasks are first.
     for (CheckTask& task : TasksFor(ranks)) {
-      // A plan without operations has no mutants.
-      const bool has_operations = ranks <= kMaxMutatedRanks && !BuildSchedule(task.plan, task.spec, 0)->ops.empty();
-      if (has_operations) small.push_back(task);
+      if (ranks <= kMaxMutatedRanks && HasOperations(task)) small.push_back(task);
       task.most_slots = options.most_slots;
-      tasks.push_back(std::move(task));
+      tasks.push_back(task);
     }
   }
   all.plans = std::ssize(tasks);
@@ -119,11 +135,8 @@ absl::StatusOr<CheckAllCounts> CheckAllPlans(const CheckAllOptions& options) {
     made += tasks.back().mutants;
   }
   std::vector<TaskCounts> counts(tasks.size());
-  XLAD_RETURN_IF_ERROR(RunUntilError(std::ssize(tasks), options.threads, [&](int64_t i) {
-    const absl::Status status = RunTask(tasks[i], &counts[i]);
-    return status.ok() ? status
-                       : Annotate(status, absl::StrCat(tasks[i].plan.ToString(), ", ", tasks[i].spec.ToString()));
-  }));
+  XLAD_RETURN_IF_ERROR(RunUntilError(std::ssize(tasks), options.threads,
+                                     [&](int64_t i) { return RunTask(tasks[i], &counts[i]); }));
   for (const TaskCounts& of_task : counts) {
     all.executions += of_task.executions;
     all.mutations.mutants += of_task.mutations.mutants;

@@ -80,6 +80,7 @@ class CommTest(unittest.TestCase):
         for arguments, words in ((("check", "all_reduse", "--ranks", 2), "all_reduse"),
                                  (("check", "all_reduce"), "--ranks"),
                                  (("check", "--all", "--ranks", 1), "--ranks of 2 or more"),
+                                 (("check", "--all", "--ranks", 257), "found 257, expected 2 to 256 with --all"),
                                  (("check", "all_reduce", "--all", "--ranks", 4), "without COLLECTIVE"),
                                  (("check", "all_reduce", "--ranks", 0), "--ranks"),
                                  (("check", "all_reduce", "--ranks", 3, "--algorithm", "rink"), "rink"),
