@@ -136,9 +136,11 @@ absl::StatusOr<collectives::ScheduleSet> ReadSchedules(const std::string& path) 
   return set;
 }
 
-// Checks all algorithms with 2 to --ranks ranks and 1 to --slots slots.
+// Checks all algorithms, or that of --algorithm, with 2 to --ranks ranks and 1 to --slots slots.
 int RunCheckAll(const CheckOptions& options) {
   collectives::CheckAllOptions all;
+  all.algorithm = options.algorithm;
+  all.canonical = options.canonical;
   all.most_ranks = options.ranks;
   all.most_slots = options.slots;
   all.mutants = options.mutations;
@@ -161,8 +163,8 @@ int RunCheckAll(const CheckOptions& options) {
     std::printf("%s\n", JsonText(json, 2).c_str());
     return kOk;
   }
-  std::printf("%lld plans for 2 to %d ranks, with 1 to %d slots: %lld checks accepted, by %lld executions\n",
-              static_cast<long long>(counts->plans), options.ranks, options.slots,
+  std::printf("%lld %splans for 2 to %d ranks, with 1 to %d slots: %lld checks accepted, by %lld executions\n",
+              static_cast<long long>(counts->plans), options.canonical ? "canonical " : "", options.ranks, options.slots,
               static_cast<long long>(counts->checks), static_cast<long long>(counts->executions));
   std::printf("%lld mutants: %lld rejected, %lld equivalent\n%.1f s\n", static_cast<long long>(mutants.mutants),
               static_cast<long long>(mutants.rejected), static_cast<long long>(mutants.equivalent), seconds);
@@ -399,8 +401,13 @@ void AddCommSchedules(CLI::App* comm, Action* action) {
       ->check(NonNegativeNumber());
   check->add_option("--seed", check_options->seed, "seed of the random changes");
   check->add_option("--slots", check_options->slots, "messages in flight on a channel")->check(Between(1, 64));
-  check->add_flag("--all", check_options->all,
-                  "check every algorithm and collective, with 2 to --ranks ranks and 1 to --slots slots");
+  CLI::Option* const all = check->add_flag(
+      "--all", check_options->all,
+      "check every algorithm, or that of --algorithm, with its default parameters, for every collective (sums of f32), "
+      "with 2 to --ranks ranks and 1 to --slots slots; with --canonical, only reductions");
+  for (const char* const other : {"--bytes", "--chunks", "--channels", "--op", "--root"}) {
+    all->excludes(check->get_option(other));
+  }
   AddFormatFlag(check, &check_options->format);
   check->callback([=] {
     const bool one = !check_options->collective.empty() || !check_options->schedules.empty();

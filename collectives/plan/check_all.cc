@@ -21,6 +21,7 @@ constexpr int64_t kMutantsOfATask = 25;
 struct CheckTask {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   int ranks = 0;
+  ReductionMode mode = ReductionMode::kRunToRun;
   const Algorithm* algorithm = nullptr;
   int most_slots = 0;  // If it is not 0, the plan is checked with 1 to this many slots.
   // Otherwise, mutants of the plan are checked.
@@ -33,8 +34,9 @@ struct TaskCounts {
   MutationCounts mutations;
 };
 
-CollectiveSpec SpecToCheck(CollectiveKind kind, int ranks) {
+CollectiveSpec SpecToCheck(CollectiveKind kind, int ranks, ReductionMode mode) {
   CollectiveSpec spec;
+  spec.mode = mode;
   spec.kind = kind;
   spec.ranks = ranks;
   spec.reduction = Reduces(kind) ? Reduction::kSum : Reduction::kNone;
@@ -47,17 +49,23 @@ CollectiveSpec SpecToCheck(CollectiveKind kind, int ranks) {
   return spec;
 }
 
-// The plans of all algorithms for `ranks` ranks, with their default parameters.
-std::vector<CheckTask> TasksFor(int ranks) {
+// The plans of the algorithms for `ranks` ranks, with their default parameters.
+std::vector<CheckTask> TasksFor(const CheckAllOptions& options, int ranks) {
+  const ReductionMode mode = options.canonical ? ReductionMode::kCanonical : ReductionMode::kRunToRun;
   std::vector<CheckTask> tasks;
-  for (int kind = 1; kind <= kNumCollectiveKinds; ++kind) {
-    const CollectiveSpec spec = SpecToCheck(static_cast<CollectiveKind>(kind), ranks);
+  for (int number = 1; number <= kNumCollectiveKinds; ++number) {
+    const auto kind = static_cast<CollectiveKind>(number);
+    if (options.canonical && !Reduces(kind)) continue;
+    const CollectiveSpec spec = SpecToCheck(kind, ranks, mode);
     for (const Algorithm& algorithm : Algorithms()) {
-      if (Applies(algorithm, spec)) tasks.push_back({spec.kind, ranks, &algorithm});
+      const bool is_named = options.algorithm.empty() || options.algorithm == algorithm.name;
+      if (is_named && Applies(algorithm, spec)) tasks.push_back({kind, ranks, mode, &algorithm});
     }
   }
   return tasks;
 }
+
+CollectiveSpec SpecOf(const CheckTask& task) { return SpecToCheck(task.kind, task.ranks, task.mode); }
 
 CollectivePlan PlanOf(const CheckTask& task) { return {.algorithm = std::string(task.algorithm->name)}; }
 
@@ -83,14 +91,14 @@ absl::Status CheckOne(const CheckTask& task, const CollectivePlan& plan, const C
 
 absl::Status RunTask(const CheckTask& task, TaskCounts* counts) {
   const CollectivePlan plan = PlanOf(task);
-  const CollectiveSpec spec = SpecToCheck(task.kind, task.ranks);
+  const CollectiveSpec spec = SpecOf(task);
   const absl::Status status = CheckOne(task, plan, spec, counts);
   return status.ok() ? status : Annotate(status, absl::StrCat(plan.ToString(), ", ", spec.ToString()));
 }
 
 // A plan without operations has no mutants.
 bool HasOperations(const CheckTask& task) {
-  return !BuildSchedule(PlanOf(task), SpecToCheck(task.kind, task.ranks), 0)->ops.empty();
+  return !BuildSchedule(PlanOf(task), SpecOf(task), 0)->ops.empty();
 }
 
 }  // namespace
@@ -117,14 +125,20 @@ absl::Status RunUntilError(int64_t count, int threads, absl::FunctionRef<absl::S
 }
 
 absl::StatusOr<CheckAllCounts> CheckAllPlans(const CheckAllOptions& options) {
+  if (!options.algorithm.empty()) XLAD_RETURN_IF_ERROR(FindAlgorithm(options.algorithm).status());
   CheckAllCounts all;
   std::vector<CheckTask> tasks, small;
   for (int ranks = options.most_ranks; ranks >= 2; --ranks) {  // The longest tasks are first.
-    for (CheckTask& task : TasksFor(ranks)) {
+    for (CheckTask& task : TasksFor(options, ranks)) {
       if (ranks <= kMaxMutatedRanks && HasOperations(task)) small.push_back(task);
       task.most_slots = options.most_slots;
       tasks.push_back(task);
     }
+  }
+  if (tasks.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("found algorithm ", options.algorithm, ", which has no ",
+                                                   options.canonical ? "canonical " : "", "plan for 2 to ",
+                                                   options.most_ranks, " ranks"));
   }
   all.plans = std::ssize(tasks);
   all.checks = all.plans * options.most_slots;

@@ -1,7 +1,10 @@
-// Checks every algorithm: all collectives, all numbers of ranks and slots up to a limit, and random changes.
+// Checks every algorithm with its default parameters: one plan for each collective that it runs and each number of
+// ranks up to a limit, with all numbers of slots up to a limit, and random changes of the schedules. Reductions are
+// sums of f32, and the root is the middle rank.
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "absl/functional/function_ref.h"
 #include "base/status.h"
@@ -10,6 +13,8 @@
 namespace xlad::collectives {
 
 struct CheckAllOptions {
+  std::string algorithm;   // The name of the only algorithm to check. If it is empty, all are checked.
+  bool canonical = false;  // Whether only collectives that reduce are checked, in the mode canonical.
   int most_ranks = 64;  // Plans are checked for 2 to this many ranks.
   int most_slots = 8;   // Each plan is checked with 1 to this many slots.
   // The random changes of schedules of at most 8 ranks that are made in total.
@@ -28,7 +33,8 @@ struct CheckAllCounts {
 };
 
 // Returns the first error of CheckSchedules, CheckFormulas or CheckMutants, with the plan and the number of slots. The
-// counts depend on the options except the number of threads.
+// counts depend on the options except the number of threads. InvalidArgument if there is no plan to check: if there is
+// no such algorithm, or if it cannot keep the canonical order.
 absl::StatusOr<CheckAllCounts> CheckAllPlans(const CheckAllOptions& options);
 
 // Calls `task` with the numbers from 0 to `count` - 1, in this order, on this many threads. After an error, calls no

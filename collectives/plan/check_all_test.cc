@@ -14,6 +14,7 @@ namespace xlad::collectives {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 TEST(CheckAllPlans, EveryPlanRanksAndSlots) {
   CheckAllOptions options;
@@ -41,6 +42,26 @@ TEST(CheckAllPlans, CountsDoNotDependOnThreads) {
   ASSERT_TRUE(one.ok() && three.ok()) << one.status() << three.status();
   EXPECT_EQ(one->executions, three->executions);
   EXPECT_EQ(one->mutations.rejected, three->mutations.rejected);
+}
+
+TEST(CheckAllPlans, OneAlgorithmAndTheCanonicalModeAreChecked) {
+  CheckAllOptions options;
+  options.most_ranks = 8;
+  options.mutants = 200;
+  const int64_t of_all = CheckAllPlans(options)->plans;
+  options.algorithm = "direct";
+  const absl::StatusOr<CheckAllCounts> direct = CheckAllPlans(options);
+  ASSERT_TRUE(direct.ok()) << direct.status();
+  EXPECT_LT(direct->plans, of_all);
+  options.canonical = true;
+  const absl::StatusOr<CheckAllCounts> canonical = CheckAllPlans(options);
+  ASSERT_TRUE(canonical.ok()) << canonical.status();
+  EXPECT_EQ(canonical->plans, 3 * 7) << "all_reduce, reduce_scatter and reduce over 2 to 8 ranks";
+  EXPECT_EQ(canonical->mutations.mutants, 200);
+  options.algorithm = "ring";
+  EXPECT_THAT(std::string(CheckAllPlans(options).status().message()), HasSubstr("no canonical plan for 2 to 8 ranks"));
+  options.algorithm = "rink";
+  EXPECT_THAT(std::string(CheckAllPlans(options).status().message()), HasSubstr("rink"));
 }
 
 TEST(RunUntilError, StartsNoTaskAfterOneThatFailed) {

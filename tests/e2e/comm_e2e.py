@@ -41,6 +41,8 @@ class CommTest(unittest.TestCase):
         self.assertEqual(report["checks"], 3 * report["plans"])
         self.assertEqual(report["mutations"]["mutants"], 300)
         self.assertRegex(self.comm("check", "--all", "--ranks", 3), r"plans for 2 to 3 ranks")
+        self.assertRegex(self.comm("check", "--all", "--ranks", 4, "--algorithm", "direct", "--canonical"),
+                         r"^9 canonical plans for 2 to 4 ranks")
 
     def test_sizes_above_two_to_the_31_elements(self):
         for count in (1 << 31, 1 << 33):
@@ -82,6 +84,11 @@ class CommTest(unittest.TestCase):
                                  (("check", "--all", "--ranks", 1), "--ranks of 2 or more"),
                                  (("check", "--all", "--ranks", 257), "found 257, expected 2 to 256 with --all"),
                                  (("check", "all_reduce", "--all", "--ranks", 4), "without COLLECTIVE"),
+                                 (("check", "--all", "--ranks", 4, "--op", "max"), "--op cannot be used together"),
+                                 (("check", "--all", "--ranks", 4, "--chunks", 2), "--chunks cannot be used together"),
+                                 (("check", "--all", "--ranks", 4, "--algorithm", "rink"), "rink"),
+                                 (("check", "--all", "--ranks", 4, "--algorithm", "ring", "--canonical"),
+                                  "no canonical plan"),
                                  (("check", "all_reduce", "--ranks", 0), "--ranks"),
                                  (("check", "all_reduce", "--ranks", 3, "--algorithm", "rink"), "rink"),
                                  (("check", "all_reduce", "--ranks", 3, "--algorithm", "ring_2d grid=2x2"),
