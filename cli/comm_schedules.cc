@@ -164,8 +164,8 @@ int RunCheckAll(const CheckOptions& options) {
     return kOk;
   }
   std::printf("%lld %splans for 2 to %d ranks, with 1 to %d slots: %lld checks accepted, by %lld executions\n",
-              static_cast<long long>(counts->plans), options.canonical ? "canonical " : "", options.ranks, options.slots,
-              static_cast<long long>(counts->checks), static_cast<long long>(counts->executions));
+              static_cast<long long>(counts->plans), options.canonical ? "canonical " : "", options.ranks,
+              options.slots, static_cast<long long>(counts->checks), static_cast<long long>(counts->executions));
   std::printf("%lld mutants: %lld rejected, %lld equivalent\n%.1f s\n", static_cast<long long>(mutants.mutants),
               static_cast<long long>(mutants.rejected), static_cast<long long>(mutants.equivalent), seconds);
   return kOk;
