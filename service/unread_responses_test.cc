@@ -19,6 +19,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr int kCalls = 20, kKept = 16;
+constexpr int kTries = 6000;  // 10 ms apart, so for at least a minute.
 constexpr size_t kBlobBytes = (size_t{1} << 20) - 1024;  // kKept responses of this size have 16 MiB or less.
 
 // A call whose response is not taken before Read.
@@ -31,7 +32,7 @@ struct UnreadCall {
 
 class UnreadResponses : public GrpcAccessTest {
  protected:
-  // The calls are not cancelled because they stall.
+  // The calls are not canceled because they stall.
   void Configure(DaemonOptions* options) override { options->message_ms = 3'600'000; }
   void SetUp() override {
     GrpcAccessTest::SetUp();
@@ -102,8 +103,13 @@ TEST_F(UnreadResponses, FurtherCallsOfTheUserAreRefused) {
     EXPECT_TRUE(call->status.ok()) << call->status.error_message();
     EXPECT_GE(call->response.Length(), kBlobBytes);
   }
-  while (Get("submitter").error_code() == grpc::UNAVAILABLE) std::this_thread::yield();  // Its calls are still ending.
-  EXPECT_TRUE(Get("submitter").ok());
+  // The calls may still be ending.
+  grpc::Status again = Get("submitter");
+  for (int tries = 0; again.error_code() == grpc::UNAVAILABLE && tries < kTries; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    again = Get("submitter");
+  }
+  EXPECT_TRUE(again.ok()) << again.error_message();
 }
 
 }  // namespace
