@@ -18,7 +18,7 @@ class KeptJoinFile {
  public:
   struct Options {
     std::string path;
-    std::string data_folder;  // The coordinator listens on an address other than loopback.
+    std::string data_folder;  // The coordinator's, which contains its tokens.
     std::string address;      // HOST:PORT of the coordinator.
     security::Caller caller;
     int64_t valid_s = int64_t{365} * 86'400;

@@ -64,8 +64,8 @@ struct Context {
   // By owner: the oldest job that waits because jobs of other owners use workers. Later jobs of its owner wait behind
   // it.
   std::map<std::string, JobId> waiting;
-  // The workers that the oldest job of those that wait for other owners has reserved until it starts. They are not in
-  // the log: after a restart, the job makes another reservation.
+  // The workers that one waiting job has reserved until it starts. They are not in the log: after a restart, the job
+  // makes another reservation.
   struct Reservation {
     JobId job;
     std::set<WorkerId> workers;

@@ -10,7 +10,7 @@ namespace xlad::simulation {
 namespace {
 
 constexpr int64_t kMaxMisreadMs = 10'000;  // The coordinator drops a checkpoint that one worker misreads for 15 s.
-constexpr int64_t kMisreadPauseMs = 30'000;  // Workers of one host misread the same checkpoint for no longer.
+constexpr int64_t kMisreadPauseMs = 30'000;  // Between two misreads, so that the findings of two never add up.
 constexpr int64_t kRetryMs = 300;
 
 }  // namespace
