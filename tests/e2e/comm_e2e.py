@@ -46,8 +46,8 @@ class CommTest(unittest.TestCase):
 
     def test_sizes_above_two_to_the_31_elements(self):
         for count in (1 << 31, 1 << 33):
-            found = json.loads(self.comm("check", "all_reduce", "--ranks", 4, "--algorithm", "ring", "--bytes", 4 * count,
-                                         "--format", "json"))
+            found = json.loads(self.comm("check", "all_reduce", "--ranks", 4, "--algorithm", "ring",
+                                         "--bytes", 4 * count, "--format", "json"))
             self.assertEqual(found["max_sent_elements"], 2 * 3 * count // 4)
             found = json.loads(self.comm("simulate", "all_reduce", "--topology", "switch-4", "--algorithm", "ring",
                                          "--bytes", 4 * count, "--format", "json"))

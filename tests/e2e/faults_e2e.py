@@ -347,8 +347,8 @@ class Faults(unittest.TestCase):
                 run.close()
 
     def started_run(self, where, *flags):
-        """A run of many steps that has stored a checkpoint in where/kept or where/data, or has a process for its attempt
-        if neither is in the flags."""
+        """A run of many steps that has stored a checkpoint in where/kept or where/data, or has a process for its
+        attempt if neither is in the flags."""
         run = Process(where / "run.log", "run", JOB, "--mesh", "dp=2", *LONG, "--checkpoint-every", 20, "--workers", 2,
                       "--compile-tier", "optimized", *flags)
         try:

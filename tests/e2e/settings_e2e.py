@@ -147,7 +147,7 @@ def get(address, path):
 
 @contextlib.contextmanager
 def up_with_pages(devices):
-    """Starts a cluster of two workers with this many devices each. Yields the addresses of its coordinator and pages."""
+    """Starts a cluster of two workers with this many devices each. Yields the addresses of coordinator and pages."""
     with folder() as where:
         up = Process(where / "up.log", "up", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data",
                      where / "data", "--workers", 2, "--devices", devices)

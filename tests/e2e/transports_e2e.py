@@ -404,8 +404,9 @@ class WorkersTest(unittest.TestCase):
         agent = self.where / "agent"
         agent.write_text('#!/bin/sh\nshift\nexec sh -c "$*"\n')  # Runs the command of ssh here.
         agent.chmod(0o755)
-        options = ("--mca", "plm_rsh_agent", agent, "--mca", "plm_rsh_no_tree_spawn", "1", "--mca", "oob_tcp_if_include",
-                   "lo", "--mca", "btl_tcp_if_include", "lo", "--host", "127.0.0.2:1,127.0.0.3:1")
+        options = ("--mca", "plm_rsh_agent", agent, "--mca", "plm_rsh_no_tree_spawn", "1",
+                   "--mca", "oob_tcp_if_include", "lo", "--mca", "btl_tcp_if_include", "lo",
+                   "--host", "127.0.0.2:1,127.0.0.3:1")
         with self.workers(2, *options, XLAD, "worker", "--transport", "mpi"):
             code, text, _ = self.submit("dp=2")
             self.assertEqual(code, 1, text)
