@@ -1,5 +1,7 @@
 #include "service/blob_collector.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/log.h"
@@ -69,27 +71,33 @@ absl::StatusOr<std::set<std::string>> BlobCollector::NeededBlobs(const AskState&
 void BlobCollector::Drop(const std::string& uri) {
   const absl::StatusOr<std::vector<std::string>> blobs = BlobsOf(uri);
   if (!blobs.ok()) {
-    LogWarn("the index of a dropped checkpoint cannot be read now, so its blobs are removed later",
-            {{"checkpoint", uri}, {"error", std::string(blobs.status().message())}});
-    unread_.insert(uri);
-    return;
+    // Each CollectDropped calls Drop again, so only the first failure is logged.
+    if (!unread_.insert(uri).second) return;
+    return LogWarn("the index of a dropped checkpoint cannot be read now, so its blobs are removed later",
+                   {{"checkpoint", uri}, {"error", std::string(blobs.status().message())}});
   }
-  dropped_.insert(blobs->begin(), blobs->end());
+  unread_.erase(uri);
+  const bool is_gone = blobs->empty() || (blobs->size() == 1 && !blobs_.Has(blobs->front()));
+  if (!is_gone) dropped_[uri] = *blobs;
 }
 
 absl::Status BlobCollector::CollectDropped(const AskState& ask) {
-  for (const std::string& uri : std::exchange(unread_, {})) Drop(uri);
+  collected_ns_ = Before(0);
+  for (const std::string& uri : std::set<std::string>(unread_)) Drop(uri);
   if (dropped_.empty()) return absl::OkStatus();
   // The time is taken before the state is read, because the state may lack a blob that is first used in between.
   const int64_t unused_since_ns = Before(options_.dropped_ms);
   XLAD_ASSIGN_OR_RETURN(const std::set<std::string> needed, NeededBlobs(ask));
-  std::set<std::string> kept;
-  for (const std::string& digest : std::exchange(dropped_, {})) {
-    if (needed.contains(digest)) continue;  // Added again when the checkpoint that needs it is dropped.
-    const absl::StatusOr<bool> is_gone = blobs_.RemoveIfUnused(digest, unused_since_ns);
-    if (!is_gone.ok() || !*is_gone) kept.insert(digest);
+  const auto is_done = [&](const std::string& digest) {
+    // A blob that is still needed is dropped again with the checkpoint that needs it.
+    return needed.contains(digest) || blobs_.RemoveIfUnused(digest, unused_since_ns).value_or(false);
+  };
+  for (auto checkpoint = dropped_.begin(); checkpoint != dropped_.end();) {
+    std::vector<std::string>& blobs = checkpoint->second;
+    blobs.erase(std::remove_if(blobs.begin() + 1, blobs.end(), is_done), blobs.end());
+    const bool is_gone = blobs.size() == 1 && is_done(blobs[0]);
+    checkpoint = is_gone ? dropped_.erase(checkpoint) : std::next(checkpoint);
   }
-  dropped_ = std::move(kept);
   return absl::OkStatus();
 }
 

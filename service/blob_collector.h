@@ -5,6 +5,7 @@
 // dropped checkpoint are kept only for `dropped_ms`, because checkpoints of large models soon fill a disk.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <set>
@@ -26,7 +27,7 @@ struct BlobCollectorOptions {
   int64_t unnamed_ms = 3'600'000;  // How long unnamed blobs are kept.
   int64_t dropped_ms = 60'000;     // How long the blobs of dropped checkpoints are kept.
   const Clock* clock = &RealClock();
-  int64_t pause_ms = 10'000;       // The time between two removals of blobs of dropped checkpoints.
+  int64_t pause_ms = 10'000;  // The time between two removals of blobs of dropped checkpoints (is_due).
 };
 
 // Used by one thread at a time.
@@ -37,12 +38,15 @@ class BlobCollector {
 
   BlobCollector(BlobStore* blobs, const BlobCollectorOptions& options);
 
-  // Marks the checkpoint at `uri` as dropped by its job. Its index must still exist. If the index cannot be read now,
-  // CollectDropped tries again.
+  // Marks the checkpoint at `uri` as dropped by its job. If its index cannot be read now, CollectDropped tries again. A
+  // checkpoint without an index is ignored: CollectDropped has removed all its blobs before the index.
   void Drop(const std::string& uri);
   bool has_dropped() const { return !dropped_.empty() || !unread_.empty(); }
+  // Whether checkpoints are dropped, and `pause_ms` have passed since the last call of CollectDropped.
+  bool is_due() const { return has_dropped() && Before(options_.pause_ms) >= collected_ns_; }
   // Removes the blobs of dropped checkpoints, except those that are still needed. Blobs that were used in the last
-  // `dropped_ms` are left for a later call.
+  // `dropped_ms` are left for a later call. An index is removed after the blobs that it names, because it is needed to
+  // find them after a restart.
   absl::Status CollectDropped(const AskState& ask);
   // Removes all blobs of the store that are not needed and were not used in the last `unnamed_ms`. Returns the number
   // of removed blobs.
@@ -55,9 +59,11 @@ class BlobCollector {
 
   BlobStore& blobs_;
   const BlobCollectorOptions options_;
-  std::set<std::string> dropped_;                             // Digests of blobs.
+  // By the URI of a checkpoint: the digests of its blobs, first that of the index.
+  std::map<std::string, std::vector<std::string>> blobs_of_;
+  std::map<std::string, std::vector<std::string>> dropped_;  // Without the blobs that have been removed.
   std::set<std::string> unread_;  // The URIs of dropped checkpoints whose blobs are not known yet.
-  std::map<std::string, std::vector<std::string>> blobs_of_;  // Digests by the URI of a checkpoint.
+  int64_t collected_ns_ = INT64_MIN;  // The time of the last call of CollectDropped.
 };
 
 }  // namespace xlad::service

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_split.h"
 #include "storage/checkpoint_index.h"
 #include "storage/testing/memory_files.h"
 #include "storage/uri.h"
@@ -143,6 +144,84 @@ TEST_F(BlobCollectorTest, AnIndexThatCannotBeReadIsReadLater) {
     EXPECT_FALSE(collector_->has_dropped());
   }
   EXPECT_GE(failures, 1);
+}
+
+TEST_F(BlobCollectorTest, AnIndexThatStaysUnreadableIsLoggedOnce) {
+  const std::string checkpoint = PutCheckpoint(10, "weights");
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) {
+    files_.fail_read_after = files_.reads;
+    collector_->Drop(checkpoint);
+    files_.fail_read_after = files_.reads;
+    EXPECT_TRUE(collector_->CollectDropped(Needing({})).ok());
+  }
+  const std::string logged = testing::internal::GetCapturedStderr();
+  const std::vector<std::string> parts = absl::StrSplit(logged, "cannot be read now");
+  EXPECT_EQ(parts.size(), 2u) << logged;
+  EXPECT_TRUE(collector_->has_dropped());
+  Wait(60'001);
+  EXPECT_TRUE(collector_->CollectDropped(Needing({})).ok());
+  EXPECT_EQ(CountBlobs(), 0u);
+}
+
+TEST_F(BlobCollectorTest, ARemovalIsDueAfterAPause) {
+  const std::string checkpoint = PutCheckpoint(10, "weights");
+  EXPECT_FALSE(collector_->is_due());
+  collector_->Drop(checkpoint);
+  EXPECT_TRUE(collector_->is_due());
+  EXPECT_TRUE(collector_->CollectDropped(Needing({})).ok());
+  EXPECT_FALSE(collector_->is_due());
+  Wait(9'999);
+  EXPECT_FALSE(collector_->is_due());
+  Wait(1);
+  EXPECT_TRUE(collector_->is_due()) << "the blobs were too new";
+  Wait(60'001);
+  EXPECT_TRUE(collector_->CollectDropped(Needing({})).ok());
+  Wait(10'000);
+  EXPECT_FALSE(collector_->is_due()) << "all blobs have been removed";
+}
+
+TEST_F(BlobCollectorTest, AnIndexStaysUntilTheBlobsThatItNamesAreRemoved) {
+  for (int64_t step = 0; step < 8; ++step) {  // The digests of index and shard are in both orders.
+    const std::string checkpoint = PutCheckpoint(step, "weights");
+    const std::vector<std::string> blobs = *BlobsNamedBy(*blobs_, checkpoint);
+    ASSERT_EQ(blobs.size(), 2u);
+    Wait(60'001);
+    collector_->Drop(checkpoint);
+    EXPECT_TRUE(blobs_->Verify(blobs[1])) << "a client is about to name the same bytes";
+    EXPECT_TRUE(collector_->CollectDropped(Needing({})).ok());
+    EXPECT_TRUE(blobs_->Has(blobs[0]));
+    EXPECT_TRUE(blobs_->Has(blobs[1]));
+    Wait(60'001);
+    EXPECT_TRUE(collector_->CollectDropped(Needing({})).ok());
+    EXPECT_EQ(CountBlobs(), 0u);
+    EXPECT_FALSE(collector_->has_dropped());
+  }
+}
+
+// The process ends at each operation of a removal in turn. The next one drops the checkpoint again.
+TEST_F(BlobCollectorTest, ARemovalThatARestartInterruptsIsCompleted) {
+  for (int64_t step = 0; step < 8; ++step) {
+    bool done = false;
+    for (int64_t fail_after = 0; !done; ++fail_after) {
+      ASSERT_LT(fail_after, 100);
+      files_ = MemoryFiles();
+      Open();
+      const std::string checkpoint = PutCheckpoint(step, "weights");
+      Wait(60'001);
+      collector_->Drop(checkpoint);
+      files_.fail_after = files_.operations + fail_after;
+      EXPECT_TRUE(collector_->CollectDropped(Needing({})).ok());
+      done = !collector_->has_dropped();
+      files_.fail_after = INT64_MAX;
+      Open();
+      collector_->Drop(checkpoint);
+      Wait(60'001);
+      EXPECT_TRUE(collector_->CollectDropped(Needing({})).ok());
+      EXPECT_EQ(CountBlobs(), 0u) << "step " << step << ", operation " << fail_after;
+      EXPECT_FALSE(collector_->has_dropped());
+    }
+  }
 }
 
 TEST_F(BlobCollectorTest, NothingIsRemovedIfItIsUnknownWhatIsNeeded) {

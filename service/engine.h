@@ -222,7 +222,6 @@ class Engine {
   std::unique_ptr<BuildQueue> builds_;
   std::mutex collecting_;                     // Locked while blobs are removed or copied.
   std::unique_ptr<BlobCollector> collector_;  // Guarded by collecting_.
-  int64_t collected_ns_ = 0;                  // The time of the last removal of blobs of dropped checkpoints.
   std::atomic<bool> removal_is_due_ = false;  // Whether upkeep_ has a call of RemoveDroppedBlobs.
 
   std::mutex mutex_;

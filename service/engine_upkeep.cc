@@ -51,9 +51,7 @@ void Engine::RemoveCheckpoint(const DropCheckpoint& request) {
 
 void Engine::RemoveDroppedBlobs() {
   const std::lock_guard lock(collecting_);
-  const int64_t now_ns = RealClock().NowNs();
-  if (!collector_->has_dropped() || now_ns - collected_ns_ < options_.blobs.pause_ms * kNsPerMs) return;
-  collected_ns_ = now_ns;
+  if (!collector_->is_due()) return;
   const absl::Status collected = collector_->CollectDropped([this] { return StateInUse(); });
   if (!collected.ok()) LogWarn("old blobs cannot be removed", {{"error", std::string(collected.message())}});
 }
