@@ -81,6 +81,15 @@ void BlobCollector::Drop(const std::string& uri) {
   if (!is_gone) dropped_[uri] = *blobs;
 }
 
+absl::Status BlobCollector::DropAgain(const std::set<std::string>& uris) {
+  // The log may name very many checkpoints that were removed long ago, so their indexes are not opened one by one.
+  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> present, blobs_.List());
+  for (const std::string& uri : uris) {
+    if (std::binary_search(present.begin(), present.end(), DigestOf(uri))) Drop(uri);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status BlobCollector::CollectDropped(const AskState& ask) {
   collected_ns_ = Before(0);
   for (const std::string& uri : std::set<std::string>(unread_)) Drop(uri);

@@ -41,6 +41,8 @@ class BlobCollector {
   // Marks the checkpoint at `uri` as dropped by its job. If its index cannot be read now, CollectDropped tries again. A
   // checkpoint without an index is ignored: CollectDropped has removed all its blobs before the index.
   void Drop(const std::string& uri);
+  // Drops those of these checkpoints whose indexes still exist. If an error is returned, all of them stay.
+  absl::Status DropAgain(const std::set<std::string>& uris);
   bool has_dropped() const { return !dropped_.empty() || !unread_.empty(); }
   // Whether checkpoints are dropped, and `pause_ms` have passed since the last call of CollectDropped.
   bool is_due() const { return has_dropped() && Before(options_.pause_ms) >= collected_ns_; }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_split.h"
+#include "base/hash.h"
 #include "storage/checkpoint_index.h"
 #include "storage/testing/memory_files.h"
 #include "storage/uri.h"
@@ -222,6 +223,20 @@ TEST_F(BlobCollectorTest, ARemovalThatARestartInterruptsIsCompleted) {
       EXPECT_FALSE(collector_->has_dropped());
     }
   }
+}
+
+// A coordinator that starts drops all checkpoints again whose drops are in its log. Most were removed long ago.
+TEST_F(BlobCollectorTest, OnlyCheckpointsThatStillExistAreDroppedAgain) {
+  const std::string kept = PutCheckpoint(10, "weights"), left = PutCheckpoint(20, "other weights");
+  std::set<std::string> uris = {left, "file:/checkpoints/step-000000000001-attempt-1", "not a URI"};
+  for (int i = 0; i < 1000; ++i) uris.insert(BlobUri(Sha256Hex(absl::StrCat(i))));
+  const int64_t reads = files_.reads;
+  EXPECT_TRUE(collector_->DropAgain(uris).ok());
+  EXPECT_LT(files_.reads - reads, 20);
+  Wait(60'001);
+  EXPECT_TRUE(collector_->CollectDropped(Needing({kept})).ok());
+  EXPECT_EQ(CountBlobs(), 2u);
+  EXPECT_FALSE(collector_->has_dropped());
 }
 
 TEST_F(BlobCollectorTest, NothingIsRemovedIfItIsUnknownWhatIsNeeded) {

@@ -1,6 +1,8 @@
 #include "service/coordinator.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "base/containers.h"
@@ -19,26 +21,26 @@ CoordinatorCore::CoordinatorCore(const CoordinatorOptions& options, Random* rand
 
 namespace {
 
-// Requests the removal of the blobs of the checkpoints that this event drops, as when it was recorded. The process that
-// recorded it may have ended before it removed them.
-void DropAgain(const JobEvent& event, Context* context) {
-  const Job* const job = context->jobs.Find(JobId(event.job_id()));
+// Adds the checkpoints in the blob store that this event drops.
+void AddDropped(const JobEvent& event, const Jobs& jobs, std::set<std::string>* uris) {
+  const Job* const job = jobs.Find(JobId(event.job_id()));
   if (job == nullptr || !event.has_dropped() || !event.dropped().damage().empty()) return;
   for (const Checkpoint& checkpoint : job->checkpoints) {
     const bool is_blob = absl::StartsWith(checkpoint.uri, "xlad:");
-    if (!is_blob || !Contains(event.dropped().steps(), checkpoint.step)) continue;
-    context->effects.actions.push_back(DropCheckpoint{checkpoint.uri});
+    if (is_blob && Contains(event.dropped().steps(), checkpoint.step)) uris->insert(checkpoint.uri);
   }
 }
 
 }  // namespace
 
 absl::Status CoordinatorCore::Recover(JobLog* log, const std::string& reason) {
+  std::set<std::string> dropped;
   XLAD_RETURN_IF_ERROR(log->ReadEvents([&](const JobEvent& event) {
-    DropAgain(event, &context_);
+    AddDropped(event, context_.jobs, &dropped);
     context_.jobs.Apply(event);
     return absl::OkStatus();
   }));
+  if (!dropped.empty()) context_.effects.actions.push_back(DropCheckpointsAgain{std::move(dropped)});
   for (const auto& [number, job] : context_.jobs.by_number()) {
     // A running attempt repeats the steps after its checkpoint, so metrics of earlier attempts do not count.
     XLAD_ASSIGN_OR_RETURN(const auto last, log->LastMetrics(job->id, job->attempt_running ? job->attempt : 0));

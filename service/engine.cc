@@ -287,6 +287,12 @@ void Engine::PerformOne(const Action& action) {
     }
   } else if (const auto* old = std::get_if<DropCheckpoint>(&action)) {
     Enqueue(&upkeep_, [this, request = *old] { RemoveCheckpoint(request); });
+  } else if (const auto* again = std::get_if<DropCheckpointsAgain>(&action)) {
+    Enqueue(&upkeep_, [this, uris = again->uris] {
+      const std::lock_guard lock(collecting_);
+      const absl::Status dropped = collector_->DropAgain(uris);
+      if (!dropped.ok()) LogWarn("old blobs cannot be removed", {{"error", std::string(dropped.message())}});
+    });
   } else if (const auto* removal = std::get_if<RemoveOldCheckpoints>(&action)) {
     Enqueue(&upkeep_, [request = *removal] {
       const absl::Status removed = storage::RemoveObsoleteFolders(RealFileSystem(), request.folder, request.obsolete);

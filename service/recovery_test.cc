@@ -271,8 +271,11 @@ TEST(Recovery, OldCheckpointsAreDropped) {
   spec.mutable_checkpoint()->set_keep(3);
   const std::string job = cluster.RunningJob(spec);
   for (int64_t step = 10; step <= 60; step += 10) cluster.CommitCheckpoint(job, step);
-  EXPECT_THAT(cluster.dropped, ElementsAre("xlad:10", "xlad:20", "xlad:30"));
+  const auto all = ElementsAre("xlad:10", "xlad:20", "xlad:30");
+  EXPECT_THAT(cluster.dropped, all);
   cluster.Restart();
+  EXPECT_THAT(cluster.dropped_again, ElementsAre(all)) << "one action for all drops in the log";
+  EXPECT_EQ(cluster.dropped.size(), 3u);
   EXPECT_EQ(cluster.JobOf(job).checkpoints.size(), 3u);
   EXPECT_EQ(cluster.Status(job).checkpoint_step(), 60);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -61,6 +62,11 @@ struct StoreIndex {
 struct DropCheckpoint {
   std::string uri;
 };
+// Removes those of these checkpoints that are still in the blob store. The log says that they were dropped, but the
+// process that dropped them may have ended before it removed them.
+struct DropCheckpointsAgain {
+  std::set<std::string> uris;
+};
 // Removes the checkpoints and uncommitted shards that `obsolete` selects in the folder of a job's checkpoints.
 struct RemoveOldCheckpoints {
   std::string folder;
@@ -80,7 +86,7 @@ struct JobChanged {
   JobId job;
 };
 using Action = std::variant<SendMessage, CloseConnection, StartBuild, StartOptimizing, StopBuild, LoadPlan, StoreIndex,
-                            DropCheckpoint, RemoveOldCheckpoints, CleanUp, KeepTrace, JobChanged>;
+                            DropCheckpoint, DropCheckpointsAgain, RemoveOldCheckpoints, CleanUp, KeepTrace, JobChanged>;
 using Actions = std::vector<Action>;
 
 struct Effects {

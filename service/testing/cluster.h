@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,7 @@ class Cluster {
       if (const auto* load = std::get_if<LoadPlan>(&action)) loads.push_back(load->executable_digest);
       if (const auto* index = std::get_if<StoreIndex>(&action)) indexes.push_back(*index);
       if (const auto* drop = std::get_if<DropCheckpoint>(&action)) dropped.push_back(drop->uri);
+      if (const auto* again = std::get_if<DropCheckpointsAgain>(&action)) dropped_again.push_back(again->uris);
       if (const auto* removal = std::get_if<RemoveOldCheckpoints>(&action)) removals.push_back(*removal);
       if (const auto* close = std::get_if<CloseConnection>(&action)) closed.push_back(close->connection);
       if (const auto* stop = std::get_if<StopBuild>(&action)) stopped_builds.push_back(stop->job.str());
@@ -265,6 +267,7 @@ class Cluster {
   std::vector<std::string> loads;
   std::vector<StoreIndex> indexes;
   std::vector<std::string> dropped;
+  std::vector<std::set<std::string>> dropped_again;
   std::vector<RemoveOldCheckpoints> removals;
   std::vector<ConnectionId> closed;
   std::vector<std::string> stopped_builds;
