@@ -148,6 +148,45 @@ TEST_F(JobsOfOwners, StartBehindAJobThatWaitsForOthersExceptOnItsReservedWorkers
   EXPECT_THAT(why(reserved), Not(HasSubstr("reserved for an older job")));
 }
 
+TEST_F(JobsOfOwners, AreToldOfReservationsOnlyIfTheyCouldUseTheWorkers) {
+  Cluster cluster;
+  for (int w = 1; w <= 4; ++w) cluster.Register(w, absl::StrCat("w", w), 1, {}, {w <= 2 ? "cpu" : "opaque"});
+  const auto submit = [&](const std::string& owner, int64_t devices, const std::string& kind) {
+    const std::string job = cluster.Submit(devices, absl::StrCat("@", owner, "/1"), 0, kind);
+    BuildAll(&cluster);
+    return job;
+  };
+  const std::string alice = submit("alice", 1, "cpu"), carol = submit("carol", 2, "opaque");
+  EXPECT_EQ(PlacedOn(alice, &cluster), "w1:1 ");
+  EXPECT_EQ(PlacedOn(carol, &cluster), "w3:2 ");
+  const std::string bob = submit("bob", 4, "cpu"), dave = submit("dave", 1, "cpu"), erin = submit("erin", 4, "opaque");
+  const auto why = [&](const std::string& job) { return cluster.coordinator().Why(JobId(job))->text(); };
+  EXPECT_THAT(why(bob), HasSubstr("; workers w1, w2 are reserved for it until it starts."));
+  EXPECT_THAT(why(dave), HasSubstr("; workers w1, w2 are reserved for an older job"));
+  EXPECT_THAT(why(erin), AllOf(HasSubstr("waits for 4 devices, 2 are free of 4"), Not(HasSubstr("reserved"))));
+}
+
+// A job waits for its own worker, which is lost. Other workers are reserved for an older job.
+TEST_F(JobsOfOwners, ThatWaitForALostWorkerAreNotToldOfReservations) {
+  Cluster cluster;
+  for (int w = 1; w <= 5; ++w) cluster.Register(w, absl::StrCat("w", w));
+  cluster.Start(SubmitFor("alice", 1, 1, &cluster), {1});
+  cluster.Start(SubmitFor("carol", 1, 1, &cluster), {2});
+  cluster.Start(SubmitFor("dave", 1, 1, &cluster), {3});
+  const std::string bob = SubmitFor("bob", 1, 6, &cluster);
+  JobSpec spec = cluster.Spec(1);
+  spec.set_on_loss(JobSpec::WAIT);
+  const std::string waiting = cluster.Submit(spec, "@carol/2");
+  BuildAll(&cluster);
+  ASSERT_EQ(PlacedOn(waiting, &cluster), "w2:1 ");
+  cluster.Start(waiting, {2});
+  cluster.Gone(2);
+  cluster.RunFor(CoordinatorOptions().lost_ms + 500, {1, 3, 4, 5});
+  const auto why = [&](const std::string& job) { return cluster.coordinator().Why(JobId(job))->text(); };
+  EXPECT_THAT(why(bob), HasSubstr("are reserved for it until it starts."));
+  EXPECT_THAT(why(waiting), AllOf(HasSubstr("waits for worker w2 (--on-loss wait)"), Not(HasSubstr("reserved"))));
+}
+
 TEST_F(JobsOfOwners, AWorkerThatIsLostIsReplacedInTheReservation) {
   Cluster cluster;
   for (int w = 1; w <= 4; ++w) cluster.Register(w, absl::StrCat("w", w));

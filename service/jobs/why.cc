@@ -53,17 +53,31 @@ std::optional<int64_t> ExplainDevices(const Context& context, const Job& job, Wh
   return found;
 }
 
+// Removes the workers that the job may not have because it waits for those that it had (--on-loss wait).
+void EraseNewWorkers(const Job& job, std::vector<WorkerDevices>* offers) {
+  if (job.spec.on_loss() != JobSpec::WAIT || job.lost_worker.empty() || job.resized) return;
+  std::erase_if(*offers,
+                [&](const WorkerDevices& offer) { return !HasPeer(job, offer.registration->worker_id()); });
+}
+
+// Whether one of these workers has devices that the job may use.
+bool MayUseOneOf(const Context& context, const Job& job, const std::set<WorkerId>& workers) {
+  std::vector<WorkerDevices> offers = context.Offers(/*only_free=*/false);
+  std::erase_if(offers, [&](const WorkerDevices& offer) {
+    return !workers.contains(WorkerId(offer.registration->worker_id()));
+  });
+  EraseNewWorkers(job, &offers);
+  return SelectTargets(offers, /*devices=*/1, job.spec.device_name()).devices > 0;
+}
+
 // Whether enough devices are free for the job, but only together with those on workers that run jobs of other owners. A
 // job that waits behind another one would not start.
 bool WouldStartIfWorkersWereShared(const Context& context, const Job& job) {
   if (context.options.share_workers || context.ReasonOf(job) != job.reason) return false;
-  const bool only_former = job.spec.on_loss() == JobSpec::WAIT && !job.lost_worker.empty() && !job.resized;
   std::vector<WorkerDevices> free = context.Offers(/*only_free=*/true);
   const int64_t wanted = WantedDevices(job, /*all=*/1);
   const auto has_enough = [&] { return SelectTargets(free, wanted, job.spec.device_name()).devices >= wanted; };
-  std::erase_if(free, [&](const WorkerDevices& offer) {
-    return only_former && !HasPeer(job, offer.registration->worker_id());
-  });
+  EraseNewWorkers(job, &free);
   if (!has_enough()) return false;
   std::erase_if(free, [&](const WorkerDevices& offer) {
     return context.RunsOthersOn(WorkerId(offer.registration->worker_id()), job.owner);
@@ -82,11 +96,13 @@ std::string NamesOf(const std::set<WorkerId>& workers) {
                       workers.size() == 1 ? " is" : " are");
 }
 
-// Names the workers that are reserved for the job, or those that it cannot use because an older job has reserved them.
+// Names the workers that are reserved for the job. If they are reserved for an older job, names them only if the job
+// could use one of them otherwise.
 void ExplainReservation(const Context& context, const Job& job, WhyJobResponse* why) {
   const Context::Reservation& reservation = context.reservation;
   const Job* const holder = context.jobs.Find(reservation.job);
   if (!reservation.applies || holder == nullptr || holder->number > job.number) return;
+  if (holder != &job && !MayUseOneOf(context, job, reservation.workers)) return;
   why->add_evidence(absl::StrCat(NamesOf(reservation.workers), " reserved for ",
                                  holder == &job               ? "it until it starts"
                                  : holder->owner == job.owner ? absl::StrCat("job ", holder->id.str())
