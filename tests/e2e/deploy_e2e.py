@@ -392,10 +392,18 @@ class Slurm(unittest.TestCase):
             wait_for(lambda: said("waits for 8 devices, the workers have 4"), "the job to wait")
             batch.send_signal(signal.SIGTERM)
 
+        def interrupt_running(batch, said):
+            wait_for(lambda: said("checkpoint of step"), "a checkpoint")
+            batch.send_signal(signal.SIGTERM)
+
         with folder() as where:
             code, text = self.exit_code(where, OWN_EXAMPLES / "spiral_mlp", "--mesh", "dp=8", act=interrupt)
             self.assertEqual(code, 1, text)
             self.assertIn("more devices than all nodes of this allocation have", text)
+            # The job still waits in the data folder. It is not the job of the next script, which runs.
+            code, text = self.exit_code(where, OWN_EXAMPLES / "spiral_mlp", "--mesh", "dp=4", "--steps", "1000000",
+                                        "--checkpoint-every", "20", act=interrupt_running, SLURM_JOB_ID="4712")
+            self.assertEqual(code, 75, text)
 
     def test_the_batch_script_without_a_job_ends_with_0_at_its_time_limit(self):
         def interrupt(batch, said):
