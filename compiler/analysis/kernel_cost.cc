@@ -6,8 +6,10 @@
 #include "compiler/analysis/flops.h"
 #include "compiler/analysis/library_op.h"
 #include "compiler/analysis/op_cost.h"
+#include "compiler/analysis/score_space.h"
 #include "hlo/analysis/counts.h"
 #include "hlo/analysis/leaves.h"
+#include "tensor/small_float.h"
 
 namespace xlad::compiler {
 namespace {
@@ -24,6 +26,44 @@ constexpr int64_t kMaxTiles = 1024;
 constexpr double kNsOfCheap = 0.03, kNsOfExpensive = 0.3, kNsOfByte = 0.04;
 // Nanoseconds for one element in code that is not vectorized.
 constexpr double kNsOfScalar = 2;
+// Nanoseconds for one operation of a product in blocks whose sums have at most 4 bytes or 8 bytes, near the rates that
+// docs/decisions/0055 lists: 80 and 40 operations in a nanosecond, half as many for convolutions.
+constexpr double kNsOfBlockedFlop = 0.0125, kNsOfBlockedWideFlop = 0.025;
+constexpr double kConvolutionFactor = 2;
+
+// With fewer lines, packing takes longer than it saves, except for elements whose products or conversions are slow.
+bool IsDotWorthBlocks(const Instruction& dot) {
+  constexpr int64_t kMinLines = 8, kMinLinesOfSlow = 4, kMinDepth = 8;
+  const FreeDimensions free = FreeDimensionsOf(dot);
+  const int64_t rows = tensor::Product(tensor::Select(dot.operand(0)->shape().dims(), free.lhs));
+  const int64_t columns = tensor::Product(tensor::Select(dot.operand(1)->shape().dims(), free.rhs));
+  const tensor::ElementType type = dot.operand(0)->shape().type();
+  const bool is_slow = tensor::IsComplex(type) || tensor::IsSmallFloat(type);
+  return std::min(rows, columns) >= (is_slow ? kMinLinesOfSlow : kMinLines) &&
+         hlo::ContractedElements(dot) >= kMinDepth;
+}
+
+// The rows are the output's batch and spatial positions, the columns the features of one group.
+bool IsConvolutionWorthBlocks(const Instruction& conv) {
+  constexpr int64_t kMinLines = 4, kMinDepth = 4;
+  const hlo::Attributes& attributes = conv.attributes();
+  const tensor::Dims& kernel = conv.operand(1)->shape().dims();
+  const int64_t features = conv.shape().dim(attributes.convolution->output_feature);
+  const int64_t groups = attributes.feature_group_count * attributes.batch_group_count;
+  return conv.shape().elements() / features >= kMinLines && features / groups >= kMinLines &&
+         hlo::WindowElements(conv) * static_cast<double>(kernel[attributes.convolution->kernel_input_feature]) >=
+             kMinDepth;
+}
+
+double NsOfProduct(const Instruction& product) {
+  const tensor::ElementType type = product.shape().type();
+  const bool is_complex = tensor::IsComplex(type);
+  const double flops = FlopsOf(product);
+  if (!IsWorthBlocks(product)) return kNsOfScalar * flops / (is_complex ? 8 : 2);
+  const bool is_wide = tensor::BitWidth(is_complex ? tensor::RealPartOf(type) : type) > 32;
+  const bool is_convolution = product.opcode() == Opcode::kConvolution;
+  return flops * (is_wide ? kNsOfBlockedWideFlop : kNsOfBlockedFlop) * (is_convolution ? kConvolutionFactor : 1);
+}
 
 double NsOf(const Instruction& instruction) {
   const double elements = static_cast<double>(hlo::ElementsOfLargestLeaf(instruction.shape()));
@@ -38,9 +78,8 @@ double NsOf(const Instruction& instruction) {
       return kNsOfScalar * elements * hlo::WindowElements(instruction);
     case Opcode::kDot:
     case Opcode::kRaggedDot:
-      return kNsOfScalar * elements * hlo::ContractedElements(instruction);
     case Opcode::kConvolution:
-      return kNsOfScalar / 2 * FlopsOf(instruction);  // A multiplication and an addition for each element.
+      return NsOfProduct(instruction);
     case Opcode::kSort:
     case Opcode::kTopk:
       return 20 * kNsOfScalar * static_cast<double>(instruction.operand(0)->shape().elements());
@@ -108,6 +147,11 @@ bool ReadsAll(const Instruction& root) {
 }
 
 }  // namespace
+
+bool IsWorthBlocks(const Instruction& product) {
+  if (product.shape().elements() == 0) return false;
+  return product.opcode() == Opcode::kConvolution ? IsConvolutionWorthBlocks(product) : IsDotWorthBlocks(product);
+}
 
 double EstimateNs(const Instruction& root) {
   double ns = 0;

@@ -12,6 +12,11 @@ namespace xlad::compiler {
 // time for arithmetic and the time for reading and writing memory.
 double EstimateNs(const hlo::Instruction& root);
 
+// Whether a dot or convolution has enough lines (rows and columns) and depth that CPU kernels compute it in blocks of
+// packed operands, unless it is a library op. Kernels of ragged dots have blocks of any size, but small ones take as
+// long as single elements.
+bool IsWorthBlocks(const hlo::Instruction& product);
+
 // The bytes that an instruction, which may be a fusion, reads and writes. The operands of dots, convolutions, other
 // library ops and topk are counted completely. Any other operand counts as at most as many elements as the largest
 // result or reduced array has.

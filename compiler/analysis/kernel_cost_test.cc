@@ -1,8 +1,9 @@
-// Estimates of the bytes that kernels move, counted by hand.
+// Estimates of the bytes that kernels move and of their times, counted by hand.
 #include "compiler/analysis/kernel_cost.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -42,6 +43,56 @@ TEST(KernelCost, ConvolutionsCostTheSameInEveryLayout) {
     ASSERT_TRUE(module.ok()) << module.status();
     const double products = 2 * 5 * 8 * 8 * 3, bytes = 4 * (2 * 5 * 8 * 8 + 2 * 8 * 8 * 3 + 3 * 5);
     EXPECT_DOUBLE_EQ(EstimateNs(*(*module)->entry()->root()), 2 * products + 0.04 * bytes) << labels;
+  }
+}
+
+// A convolution in blocks takes twice as long for an operation as a dot, also in every layout.
+TEST(KernelCost, LargeProductsCostTheTimeOfBlocks) {
+  const auto estimate = [](absl::string_view shapes, absl::string_view operation) {
+    const auto module =
+        hlo::ParseText(absl::StrCat("HloModule m\nENTRY e {\n", shapes, "  ROOT r = ", operation, "\n}\n"));
+    EXPECT_TRUE(module.ok()) << module.status();
+    const hlo::Instruction& root = *(*module)->entry()->root();
+    return std::pair(EstimateNs(root), WantedTiles(root));
+  };
+  const auto dot = [&](const std::string& type, int64_t rows, int64_t size) {
+    const std::string columns = absl::StrCat(size, "] ");
+    return estimate(absl::StrCat("  x = ", type, "[", rows, ",", columns, "parameter(0)\n  y = ", type, "[", size, ",",
+                                 columns, "parameter(1)\n"),
+                    absl::StrCat(type, "[", rows, ",", columns,
+                                 "dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}"));
+  };
+  // Before, a dot of this size was divided among threads, although it takes less than a microsecond.
+  EXPECT_DOUBLE_EQ(dot("f64", 24, 24).first, 0.025 * 2 * 24 * 24 * 24 + 0.04 * 8 * 3 * 24 * 24);
+  EXPECT_EQ(dot("f64", 24, 24).second, 1);
+  EXPECT_DOUBLE_EQ(dot("s32", 24, 24).first, 0.0125 * 2 * 24 * 24 * 24 + 0.04 * 4 * 3 * 24 * 24);
+  EXPECT_DOUBLE_EQ(dot("c64", 24, 24).first, 0.0125 * 8 * 24 * 24 * 24 + 0.04 * 8 * 3 * 24 * 24);
+  EXPECT_GT(dot("f64", 256, 256).second, 100);
+  // Few rows are not computed in blocks.
+  EXPECT_DOUBLE_EQ(dot("f64", 7, 24).first, 2 * 7 * 24 * 24 + 0.04 * 8 * 3 * 7 * 24);
+  for (const auto& [result, labels] : {std::pair("f64[2,8,8,5]", "b01f_01io->b01f"),
+                                       {"f64[2,5,8,8]", "b01f_01io->bf01"},
+                                       {"f64[5,8,8,2]", "b01f_01io->f01b"}}) {
+    const double products = 2 * 5 * 8 * 8 * 4, bytes = 8 * (2 * 5 * 8 * 8 + 2 * 8 * 8 * 4 + 4 * 5);
+    const auto found = estimate("  x = f64[2,8,8,4] parameter(0)\n  k = f64[1,1,4,5] parameter(1)\n",
+                                absl::StrCat(result, " convolution(x, k), window={size=1x1}, dim_labels=", labels));
+    EXPECT_DOUBLE_EQ(found.first, 0.05 * 2 * products + 0.04 * bytes) << labels;
+  }
+}
+
+// Each row is multiplied with the matrix of its own group, however many groups there are.
+TEST(KernelCost, RaggedDotsDoNotCostMoreForMoreGroups) {
+  for (const int64_t groups : {1, 8}) {
+    const auto module = hlo::ParseText(absl::StrCat(
+        "HloModule m\nENTRY e {\n  x = f32[64,32] parameter(0)\n  y = f32[64,16] parameter(1)\n  s = s32[", groups,
+        "] parameter(2)\n  ROOT r = f32[", groups, ",32,16] ragged-dot(x, y, s), lhs_contracting_dims={0}, ",
+        "rhs_contracting_dims={0}, lhs_ragged_dims={0}\n}\n"));
+    ASSERT_TRUE(module.ok()) << module.status();
+    // At most as many elements of each operand are counted as the result has.
+    const int64_t result = groups * 32 * 16;
+    const auto bytes = static_cast<double>(
+        4 * (std::min<int64_t>(64 * 32, result) + std::min<int64_t>(64 * 16, result) + groups + result));
+    EXPECT_DOUBLE_EQ(EstimateNs(*(*module)->entry()->root()), 0.0125 * 2 * 64 * 32 * 16 + 0.04 * bytes) << groups;
   }
 }
 

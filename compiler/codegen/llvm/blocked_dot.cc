@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/containers.h"
+#include "compiler/analysis/kernel_cost.h"
 #include "compiler/analysis/score_space.h"
 #include "compiler/codegen/llvm/convert_ops.h"
 #include "hlo/analysis/counts.h"
@@ -86,15 +87,7 @@ llvm::Value* DotOperand::Compute(Values at, llvm::Value* line, llvm::Value* dept
 }
 
 bool PrefersBlocks(const KernelContext& kernel, const Instruction& dot) {
-  // With fewer lines, packing takes longer than it saves, except for elements whose products or conversions are slow.
-  constexpr int64_t kMinLines = 8, kMinLinesOfSlow = 4, kMinDepth = 8;
-  if (kernel.vector_bytes() == 0 || kernel.has_threads() || dot.shape().elements() == 0) return false;
-  const FreeDimensions free = FreeDimensionsOf(dot);
-  const int64_t rows = tensor::Product(tensor::Select(dot.operand(0)->shape().dims(), free.lhs));
-  const int64_t columns = tensor::Product(tensor::Select(dot.operand(1)->shape().dims(), free.rhs));
-  const ElementType type = dot.operand(0)->shape().type();
-  const bool is_slow = tensor::IsComplex(type) || tensor::IsSmallFloat(type);
-  return std::min(rows, columns) >= (is_slow ? kMinLinesOfSlow : kMinLines) && hlo::ContractedElements(dot) >= kMinDepth;
+  return kernel.vector_bytes() > 0 && !kernel.has_threads() && IsWorthBlocks(dot);
 }
 
 void EmitBlockedDot(KernelContext& kernel, const Instruction& dot) {

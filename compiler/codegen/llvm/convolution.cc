@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/containers.h"
+#include "compiler/analysis/kernel_cost.h"
 #include "compiler/codegen/llvm/blocked_product.h"
 #include "compiler/codegen/llvm/reducer.h"
 
@@ -136,10 +137,9 @@ class ConvolutionMatrices : public ConvolutionIndices {
 };
 
 // Whether blocks are faster than sums of single elements.
-bool PrefersConvolutionInBlocks(const KernelContext& kernel, const Instruction& conv, const MatrixSizes& sizes) {
-  constexpr int64_t kMinLines = 4, kMinDepth = 4;
+bool PrefersConvolutionInBlocks(const KernelContext& kernel, const Instruction& conv) {
   return kernel.vector_bytes() > 0 && !kernel.has_threads() && conv.operand(0)->shape().elements() > 0 &&
-         std::min(sizes.lhs_lines, sizes.rhs_lines) >= kMinLines && sizes.depth >= kMinDepth;
+         IsWorthBlocks(conv);
 }
 
 }  // namespace
@@ -171,9 +171,7 @@ Values EmitConvolutionElement(Elements& elements, const Instruction& conv, const
 void EmitConvolution(KernelContext& kernel, const Instruction& conv) {
   Ir& ir = kernel.ir();
   const ConvolutionMatrices matrices(&kernel.elements(), conv);
-  if (conv.shape().elements() == 0 || !PrefersConvolutionInBlocks(kernel, conv, matrices.Sizes())) {
-    return EmitLoops(kernel);
-  }
+  if (!PrefersConvolutionInBlocks(kernel, conv)) return EmitLoops(kernel);
   BlockedProduct product(&kernel, conv, matrices.Sizes());
   const Dims pieces = {matrices.groups(), product.row_blocks(), product.column_blocks()};
   kernel.Divide(TileRows(pieces, kernel.wanted_tiles()));
