@@ -1,15 +1,18 @@
 // Dots of s8 keep their results when their operands are transposed for cuBLASLt.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 
 #include "base/random.h"
 #include "compiler/analysis/hlo_names.h"
 #include "compiler/passes/passes.h"
+#include "compiler/testing/compare.h"
 #include "compiler/testing/random_inputs.h"
 #include "hlo/build/builder.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/infer/infer.h"
+#include "hlo/testing/test_material.h"
 #include "hlo/text/text.h"
 #include "hlo/verify/verifier.h"
 
@@ -102,6 +105,39 @@ TEST(AlignS8Dots, KeepsTheResults) {
     ASSERT_EQ(hlo::PrintText(*module), after) << "the pass has nothing left to change";
   }
   EXPECT_GT(changed, 50);
+}
+
+// `x` and `w` are transposed before the loop, `w` only once for both of its dots.
+TEST(AlignS8Dots, TransposesOperandsOfLoopsBeforeTheLoop) {
+  const auto module = hlo::ParseText(hlo::TestText("compiler/passes/testdata/loop_of_s8_dots.hlo"));
+  ASSERT_TRUE(module.ok()) << module.status();
+  const auto random = SeededRandom(1);
+  const std::vector<tensor::Array> inputs = RandomInputs(**module, random.get());
+  const auto wanted = hlo::Evaluate({module->get()}, {{inputs.begin(), inputs.end()}});
+  ASSERT_TRUE(wanted.ok()) << wanted.status();
+  PassContext context;
+  context.uses_cublaslt = true;
+  ASSERT_TRUE(AlignS8Dots(**module, context).ok());
+  const std::string after = hlo::PrintText(**module);
+  ASSERT_TRUE(hlo::Verify(**module).ok()) << hlo::Verify(**module) << "\n" << after;
+  const auto transposes = [](const Computation& computation) {
+    return std::count_if(computation.instructions().begin(), computation.instructions().end(),
+                         [](const auto& i) { return i->opcode() == Opcode::kTranspose; });
+  };
+  EXPECT_EQ(transposes(*(*module)->entry()), 2) << after;
+  for (const auto& computation : (*module)->computations()) {
+    if (computation->name() == "body") EXPECT_EQ(transposes(*computation), 1) << "the operand that changes\n" << after;
+    for (const auto& dot : computation->instructions()) {
+      if (dot->opcode() != Opcode::kDot) continue;
+      EXPECT_EQ(dot->attributes().dot->lhs_contracting, Dims{1}) << after;
+      EXPECT_EQ(dot->attributes().dot->rhs_contracting, Dims{1}) << after;
+    }
+  }
+  const auto found = hlo::Evaluate({module->get()}, {{inputs.begin(), inputs.end()}});
+  ASSERT_TRUE(found.ok()) << found.status();
+  const Exactness bits{Agreement::kBits};
+  const absl::Status same = CompareResults(ArraysOf((*found)[0]), ArraysOf((*wanted)[0]), {bits, bits});
+  EXPECT_TRUE(same.ok()) << same << after;
 }
 
 }  // namespace

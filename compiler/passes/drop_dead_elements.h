@@ -1,6 +1,9 @@
 // For passes that change loops.
 #pragma once
 
+#include <vector>
+
+#include "absl/types/span.h"
 #include "compiler/analysis/hlo_names.h"
 
 namespace xlad::compiler {
@@ -10,5 +13,12 @@ namespace xlad::compiler {
 // the loop's result as a whole, or the loop is the root of its computation, all elements are live. FinishEdits must be
 // called afterwards.
 void DropDeadElements(Instruction* loop);
+
+// Whether elements can be added to a loop: it has the tuple form, its result is read only by get-tuple-elements, and it
+// is not the root of its computation.
+bool MayCarryMore(const Instruction& loop);
+// Adds carried elements that the body does not change to a loop for which MayCarryMore is true. Returns their
+// get-tuple-elements in the body.
+std::vector<Instruction*> CarryUnchanged(Instruction* loop, absl::Span<Instruction* const> values);
 
 }  // namespace xlad::compiler

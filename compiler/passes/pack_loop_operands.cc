@@ -126,37 +126,8 @@ Instruction* MultiplyPacked(const Instruction& dot, Instruction* packed, hlo::Bu
   return sizes == dot.shape().dims() ? product : builder->Reshape(product, dot.shape().dims());
 }
 
-// Adds carried elements that the body does not change to a loop. Returns their get-tuple-elements in the body.
-std::vector<Instruction*> Carry(Instruction* loop, absl::Span<Instruction* const> values) {
-  Instruction* init = loop->operand(0);
-  std::vector<Instruction*> elements(init->operands().begin(), init->operands().end());
-  elements.insert(elements.end(), values.begin(), values.end());
-  hlo::Builder builder(loop->parent());
-  builder.set_template(init);
-  Instruction* tuple = builder.Tuple(elements);
-  loop->ReplaceOperand(0, tuple);
-  loop->mutable_shape() = tuple->shape();
-  for (Computation* computation : loop->called()) computation->parameter(0)->mutable_shape() = tuple->shape();
-  Computation* body = loop->called()[1];
-  Instruction* root = body->root();
-  hlo::Builder in_body(body);
-  std::vector<Instruction*> results(root->operands().begin(), root->operands().end()), gets;
-  for (int64_t i = std::ssize(results); i < std::ssize(elements); ++i) {
-    in_body.set_template(elements[i]);
-    gets.push_back(in_body.GetTupleElement(body->parameter(0), i));
-  }
-  results.insert(results.end(), gets.begin(), gets.end());
-  in_body.set_template(root);
-  body->set_root(in_body.Tuple(results));
-  return gets;
-}
-
 bool PackOperands(Instruction* loop) {
-  if (!HasTupleForm(*loop) || loop->parent()->root() == loop) return false;
-  if (hlo::TripCount(*loop).value_or(0) < kMinTrips) return false;
-  for (const Instruction* user : loop->users()) {
-    if (user->opcode() != Opcode::kGetTupleElement) return false;
-  }
+  if (!MayCarryMore(*loop) || hlo::TripCount(*loop).value_or(0) < kMinTrips) return false;
   Computation* body = loop->called()[1];
   std::map<PackedOperand, size_t> numbers;
   std::vector<std::pair<Instruction*, size_t>> dots;  // With the index of their operand in `packed`.
@@ -173,7 +144,7 @@ bool PackOperands(Instruction* loop) {
     packed.push_back(Pack(value, operand.contracting, FreeDimensionsOf(*dot).rhs, &before));
   }
   if (dots.empty()) return false;
-  const std::vector<Instruction*> in_body = Carry(loop, packed);
+  const std::vector<Instruction*> in_body = CarryUnchanged(loop, packed);
   hlo::Builder builder(body);
   for (const auto& [dot, number] : dots) {
     builder.set_template(dot);
