@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "machine/chip.h"
-#include "machine/llo/encoding.h"
 #include "machine/llo/interpret.h"
 #include "machine/llo/scoreboard.h"
 #include "machine/llo/vector_ops.h"
@@ -95,29 +94,6 @@ TEST(LloTextTest, RandomProgramsRoundTrip) {
       items->emplace_back(std::move(bundle));
     }
     EXPECT_TRUE(Parsed(PrintLlo(program)) == program);
-    const std::string bytes = EncodeLlo(program);
-    const auto decoded = DecodeLlo(bytes);
-    ASSERT_TRUE(decoded.ok()) << decoded.status();
-    EXPECT_TRUE(*decoded == program);
-    // Damaged bytes are refused, or they decode to another program. They never cause a crash.
-    std::string damaged = bytes;
-    damaged[static_cast<size_t>(below(static_cast<int>(bytes.size())))] ^= static_cast<char>(1 << below(8));
-    EXPECT_FALSE(DecodeLlo(damaged).ok() && *DecodeLlo(damaged) == program);
-    EXPECT_FALSE(DecodeLlo(bytes.substr(0, bytes.size() - 1)).ok());
-  }
-}
-
-TEST(LloTextTest, EncodedMacrosHaveCounts) {
-  LloProgram program = Parsed(kDouble);
-  LloMacro& macro = program.kernels.back().macro.front();
-  for (const double count : {0.0, 1.5, 9e18}) {
-    macro.vector_ops = macro.hbm_bytes = count;
-    EXPECT_EQ(DecodeLlo(EncodeLlo(program))->kernels.back().macro.front(), macro) << count;
-  }
-  for (const double count : {std::nan(""), HUGE_VAL, -1.0, 1e19}) {
-    macro.hbm_bytes = count;
-    const absl::Status status = DecodeLlo(EncodeLlo(program)).status();
-    EXPECT_THAT(std::string(status.message()), HasSubstr("expected a number of at least 0")) << count;
   }
 }
 
