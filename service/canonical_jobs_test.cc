@@ -1,4 +1,6 @@
 // Jobs in the canonical mode: the mesh never changes, and each device runs one or more logical shards.
+#include "collectives/plan/message_type.h"
+#include "collectives/plan/spec_proto.h"
 #include "service/testing/cluster.h"
 
 namespace xlad::service {
@@ -97,6 +99,61 @@ TEST(CanonicalJobs, WithoutANumberTheyTakeTheDevicesOfAllKindsThatTheyName) {
     cluster.Built("of-the-first");
     EXPECT_EQ(cluster.Status(job).state(), STARTING) << cluster.Status(job).reason();
     EXPECT_EQ(cluster.Status(job).devices(), c.devices);
+  }
+}
+
+// A sum of 8 elements over 16 ranks. The fastest plan for so few elements sends partial results.
+CollectiveSpec SmallSum(tensor::ElementType type) {
+  CollectiveSpec sum;
+  sum.set_kind(CollectiveSpec::ALL_REDUCE);
+  sum.set_reduction(CollectiveSpec::SUM);
+  sum.set_mode(CANONICAL);
+  sum.set_element_type(static_cast<int>(type));
+  sum.add_counts(8);
+  auto* const group = sum.add_groups();
+  for (int device = 0; device < 16; ++device) group->add_devices(device);
+  return sum;
+}
+
+TEST(CanonicalJobs, WorkersOfAnOlderVersionGetPlansThatSendElements) {
+  for (const tensor::ElementType type : {tensor::ElementType::kBF16, tensor::ElementType::kF8E5M2}) {
+    Executable executable;
+    *executable.add_collectives() = SmallSum(type);
+    *executable.add_collectives() = SmallSum(tensor::ElementType::kF32);
+    const auto plans = PlanCollectives(executable, 16);
+    ASSERT_TRUE(plans.ok()) << plans.status();
+    const auto old_plans = PlansForOldWorkers(executable, 16, *plans);
+    ASSERT_TRUE(old_plans.ok()) << old_plans.status();
+    const auto spec = *collectives::SpecFromProto(executable.collectives(0), 16);
+    const auto plan = *collectives::PlanFromProto((*plans)[0]), old = *collectives::PlanFromProto((*old_plans)[0]);
+    EXPECT_EQ(collectives::MessageType(plan, spec), tensor::ElementType::kF32) << plan.ToString();
+    EXPECT_EQ(collectives::MessageType(old, spec), type) << old.ToString();
+    EXPECT_EQ((*old_plans)[0].schedule_hash(), *collectives::ScheduleHash(old, spec));
+    EXPECT_EQ((*plans)[1].SerializeAsString(), (*old_plans)[1].SerializeAsString());
+  }
+}
+
+// Also if that worker registers after the build.
+TEST(CanonicalJobs, OneWorkerOfAnOlderVersionDeterminesThePlansOfAnAttempt) {
+  for (const bool is_new : {true, false}) {
+    Cluster cluster;
+    cluster.Register(1, "a");
+    const std::string job = cluster.Submit(CanonicalSpec(&cluster, 4, 4));
+    ASSERT_EQ(cluster.builds.size(), 1);
+    BuiltProgram built;
+    built.executable_digest = "digest";
+    built.plan.target = cluster.builds[0].targets[0];
+    built.plan.plans.emplace_back().set_algorithm("recursive_doubling");
+    built.plan.old_plans.emplace_back().set_algorithm("direct");
+    cluster.Do([&](CoordinatorCore& c) { c.OnBuilt(JobId(job), cluster.builds[0].mesh, built); });
+    cluster.sends_partials_in_f32 = is_new;
+    cluster.Register(2, "b");
+    std::map<std::string, LaunchTask> launches = Launches(cluster);
+    ASSERT_EQ(launches.size(), 2) << cluster.Status(job).reason();
+    for (const auto& [worker, launch] : launches) {
+      ASSERT_EQ(launch.plans_size(), 1);
+      EXPECT_EQ(launch.plans(0).algorithm(), is_new ? "recursive_doubling" : "direct") << worker;
+    }
   }
 }
 

@@ -91,6 +91,18 @@ TEST_F(SessionsTest, HasOneKeyForAllCallsIfAWorkerHasAnOlderVersion) {
   EXPECT_EQ(*coordinator().sessions().SealOf(JobId(id), "digest", {}), "");
 }
 
+TEST_F(SessionsTest, SendsPartialsInF32UnlessAWorkerHasAnOlderVersion) {
+  EXPECT_EQ(*coordinator().sessions().SendsPartialsInF32(JobId(Running())), true);
+  Register(3, "c");
+  sends_partials_in_f32 = false;
+  Register(4, "d");
+  const std::string id = Open("other");
+  EXPECT_FALSE(coordinator().sessions().SendsPartialsInF32(JobId(id)).ok()) << "it is not running yet";
+  ReadyAt(3, id, "127.0.0.1:3");
+  ReadyAt(4, id, "127.0.0.1:4");
+  EXPECT_EQ(*coordinator().sessions().SendsPartialsInF32(JobId(id)), false);
+}
+
 TEST_F(SessionsTest, NeedsAWorkerThatServes) {
   Register(1, "a");
   const std::string id = Open("key", 2);

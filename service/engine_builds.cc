@@ -40,6 +40,14 @@ absl::Status CheckTensors(const JobSpec& spec, const CheckpointIndex& index, con
   return absl::OkStatus();
 }
 
+absl::StatusOr<PlannedProgram> PlanProgram(const Executable& executable, int64_t devices) {
+  PlannedProgram program;
+  program.target = executable.target();
+  XLAD_ASSIGN_OR_RETURN(program.plans, PlanCollectives(executable, devices));
+  XLAD_ASSIGN_OR_RETURN(program.old_plans, PlansForOldWorkers(executable, devices, program.plans));
+  return program;
+}
+
 }  // namespace
 
 absl::StatusOr<Executable> Engine::LoadExecutable(const std::string& digest) const {
@@ -53,10 +61,7 @@ absl::StatusOr<Executable> Engine::LoadExecutable(const std::string& digest) con
 
 absl::StatusOr<PlannedProgram> Engine::PlanFor(const std::string& digest) const {
   XLAD_ASSIGN_OR_RETURN(const Executable executable, LoadExecutable(digest));
-  PlannedProgram plan;
-  plan.target = executable.target();
-  XLAD_ASSIGN_OR_RETURN(plan.plans, PlanCollectives(executable, DeviceCount(executable.mesh())));
-  return plan;
+  return PlanProgram(executable, DeviceCount(executable.mesh()));
 }
 
 absl::StatusOr<JobSpec> Engine::SpecOf(const JobId& id) {
@@ -103,8 +108,7 @@ absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request, con
   }
   built.quick = executable.quick();
   built.compiler = BuildId(options_.program_path);
-  built.plan.target = executable.target();
-  XLAD_ASSIGN_OR_RETURN(built.plan.plans, PlanCollectives(executable, DeviceCount(request.mesh)));
+  XLAD_ASSIGN_OR_RETURN(built.plan, PlanProgram(executable, DeviceCount(request.mesh)));
   built.batch_axes = BatchAxes(executable, build.spec(), request.mesh);
   return built;
 }

@@ -60,7 +60,13 @@ absl::StatusOr<LoadProgramResponse> Engine::LoadProgram(const LoadProgramRequest
   XLAD_ASSIGN_OR_RETURN(const BuiltProgram built, RunQueuedBuild(id, build));
   XLAD_ASSIGN_OR_RETURN(const Executable executable, LoadExecutable(built.executable_digest));
   XLAD_RETURN_IF_ERROR(CheckCompiledFor(executable, build.target()));
-  XLAD_ASSIGN_OR_RETURN(const auto plans, PlanCollectives(executable, DeviceCount(spec.mesh())));
+  XLAD_ASSIGN_OR_RETURN(auto plans, PlanCollectives(executable, DeviceCount(spec.mesh())));
+  XLAD_ASSIGN_OR_RETURN(const bool sends_f32, Ask<bool>([&](CoordinatorCore& coordinator) {
+                          return coordinator.sessions().SendsPartialsInF32(JobId(id));
+                        }));
+  if (!sends_f32) {
+    XLAD_ASSIGN_OR_RETURN(plans, PlansForOldWorkers(executable, DeviceCount(spec.mesh()), std::move(plans)));
+  }
   LoadProgramResponse response;
   response.set_executable_digest(built.executable_digest);
   response.mutable_plans()->Assign(plans.begin(), plans.end());

@@ -239,6 +239,7 @@ class Daemon {
     core.identity.set_data_address(data_address);
     core.identity.set_version(options.version);
     core.identity.set_protocol(kProtocol);
+    core.identity.set_sends_partials_in_f32(true);
     core.identity.set_replaces_code(true);
     pool_ = std::make_unique<AttemptPool>(std::vector<std::string>{options.program_path, "__attempt"},
                                           MakeSetup(options, core.identity), options.keep_idle_attempt);

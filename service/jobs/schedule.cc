@@ -403,7 +403,8 @@ JobMachine::Outcome JobMachine::Place(Job* job) {
   });
   if (!peers.empty()) {
     GiveShards(DeviceCount(job->mesh) / wanted, &peers);
-    attempts_.Launch(job, peers, plan->second.plans);
+    const PlannedProgram& program = plan->second;
+    attempts_.Launch(job, peers, context_.AllSendPartialsInF32(peers) ? program.plans : program.old_plans);
     return Outcome::kDone;
   }
   if (WaitsForItsWorkers(*job)) return WaitForItsWorkers(job, parts, wanted);

@@ -69,6 +69,12 @@ absl::StatusOr<Target> SessionMachine::TargetOf(const JobId& id) const {
       absl::StrCat("the first worker of the session no longer has devices of kind ", first.device_name()));
 }
 
+absl::StatusOr<bool> SessionMachine::SendsPartialsInF32(const JobId& id) const {
+  XLAD_RETURN_IF_ERROR(Check(id));
+  const auto& peers = context_.jobs.Find(id)->placed.peers();
+  return context_.AllSendPartialsInF32({peers.begin(), peers.end()});
+}
+
 absl::Status SessionMachine::Close(const JobId& id) {
   Job* job = context_.jobs.Find(id);
   if (job == nullptr || !job->spec.session()) return absl::NotFoundError(absl::StrCat("no session ", id.str()));

@@ -23,6 +23,8 @@ class SessionMachine {
   absl::Status Close(const JobId& id);
   absl::Status Check(const JobId& id) const;
   absl::StatusOr<Target> TargetOf(const JobId& id) const;
+  // See Context::AllSendPartialsInF32.
+  absl::StatusOr<bool> SendsPartialsInF32(const JobId& id) const;
   // Returns the seal that proves to the first worker that the coordinator has built the program for the session. Empty
   // if a worker of the session has an older version, which does not need a seal.
   absl::StatusOr<std::string> SealOf(const JobId& id, const std::string& executable_digest,

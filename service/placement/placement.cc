@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "collectives/plan/check.h"
+#include "collectives/plan/cost.h"
+#include "collectives/plan/message_type.h"
 #include "collectives/plan/plan.h"
 #include "collectives/plan/spec_proto.h"
 #include "proto/device_name.h"
@@ -216,14 +218,45 @@ void GiveShards(int64_t shards, std::vector<Peer>* peers) {
   }
 }
 
+namespace {
+
+absl::StatusOr<CollectivePlanProto> CheckedPlan(const collectives::CollectivePlan& plan,
+                                                const collectives::CollectiveSpec& spec) {
+  XLAD_RETURN_IF_ERROR(collectives::CheckPlan(plan, spec));
+  XLAD_ASSIGN_OR_RETURN(const uint64_t hash, collectives::ScheduleHash(plan, spec));
+  return collectives::PlanToProto<CollectivePlanProto>(plan, hash);
+}
+
+// Returns the fastest plan whose messages have the type of the elements.
+absl::StatusOr<collectives::CollectivePlan> PlanOfElements(const collectives::CollectiveSpec& spec) {
+  XLAD_ASSIGN_OR_RETURN(const std::vector<collectives::PlanCost> ranked, collectives::RankPlans(spec, {}));
+  for (const collectives::PlanCost& candidate : ranked) {
+    if (collectives::MessageType(candidate.plan, spec) == spec.type) return candidate.plan;
+  }
+  return absl::InternalError(absl::StrCat("found no plan for ", spec.ToString(), " that sends its elements"));
+}
+
+}  // namespace
+
 absl::StatusOr<std::vector<CollectivePlanProto>> PlanCollectives(const Executable& executable, int64_t devices) {
   std::vector<CollectivePlanProto> plans;
   for (const CollectiveSpec& proto : executable.collectives()) {
     XLAD_ASSIGN_OR_RETURN(const collectives::CollectiveSpec spec, collectives::SpecFromProto(proto, devices));
     XLAD_ASSIGN_OR_RETURN(const collectives::CollectivePlan plan, collectives::MakePlan(spec));
-    XLAD_RETURN_IF_ERROR(collectives::CheckPlan(plan, spec));
-    XLAD_ASSIGN_OR_RETURN(const uint64_t hash, collectives::ScheduleHash(plan, spec));
-    plans.push_back(collectives::PlanToProto<CollectivePlanProto>(plan, hash));
+    XLAD_ASSIGN_OR_RETURN(plans.emplace_back(), CheckedPlan(plan, spec));
+  }
+  return plans;
+}
+
+absl::StatusOr<std::vector<CollectivePlanProto>> PlansForOldWorkers(const Executable& executable, int64_t devices,
+                                                                    std::vector<CollectivePlanProto> plans) {
+  for (size_t i = 0; i < plans.size(); ++i) {
+    XLAD_ASSIGN_OR_RETURN(const collectives::CollectiveSpec spec,
+                          collectives::SpecFromProto(executable.collectives(static_cast<int>(i)), devices));
+    XLAD_ASSIGN_OR_RETURN(const collectives::CollectivePlan plan, collectives::PlanFromProto(plans[i]));
+    if (collectives::MessageType(plan, spec) == spec.type) continue;
+    XLAD_ASSIGN_OR_RETURN(const collectives::CollectivePlan other, PlanOfElements(spec));
+    XLAD_ASSIGN_OR_RETURN(plans[i], CheckedPlan(other, spec));
   }
   return plans;
 }

@@ -75,6 +75,12 @@ absl::Status CheckCompiledFor(const Executable& executable, const Target& reques
 // names the collective. `devices` is the number of devices of the mesh.
 absl::StatusOr<std::vector<CollectivePlanProto>> PlanCollectives(const Executable& executable, int64_t devices);
 
+// Returns `plans`, which PlanCollectives has returned, with other plans for the collectives whose messages would have
+// another type than their elements. Workers of older versions, which do not set RegisterWorker.sends_partials_in_f32,
+// refuse the former plans. Errors are those of PlanCollectives.
+absl::StatusOr<std::vector<CollectivePlanProto>> PlansForOldWorkers(const Executable& executable, int64_t devices,
+                                                                    std::vector<CollectivePlanProto> plans);
+
 // Returns the mesh axes that split parameters of kind DATA and none of kind STATE: along these axes the batch can be
 // divided differently without changing the state's shards. `mesh` is the mesh of the executable.
 std::vector<std::string> BatchAxes(const Executable& executable, const JobSpec& spec,

@@ -138,6 +138,13 @@ bool Context::AllSpeak(int32_t protocol, const std::vector<Peer>& peers) const {
   });
 }
 
+bool Context::AllSendPartialsInF32(const std::vector<Peer>& peers) const {
+  return std::all_of(peers.begin(), peers.end(), [&](const Peer& peer) {
+    const auto worker = workers.find(WorkerId(peer.worker_id()));
+    return worker != workers.end() && worker->second.registration.sends_partials_in_f32();
+  });
+}
+
 bool Context::TakesWork(const Worker& worker) const {
   return worker.state == WorkerState::kAlive && worker.connection != ConnectionId() && !worker.leaving &&
          !jobs.drained().contains(worker.id);

@@ -29,6 +29,8 @@ namespace xlad::service {
 struct PlannedProgram {
   Target target;
   std::vector<CollectivePlanProto> plans;
+  // The result of PlansForOldWorkers, for attempts with a worker that does not send partial results in f32.
+  std::vector<CollectivePlanProto> old_plans;
 };
 
 struct Context {
@@ -103,6 +105,9 @@ struct Context {
 
   // Whether all of these workers are registered with at least this protocol (proto/protocol.h).
   bool AllSpeak(int32_t protocol, const std::vector<Peer>& peers) const;
+  // Whether all of these workers are registered and send partial results in f32
+  // (RegisterWorker.sends_partials_in_f32).
+  bool AllSendPartialsInF32(const std::vector<Peer>& peers) const;
   // Whether the worker gets new attempts.
   bool TakesWork(const Worker& worker) const;
   // Whether a job of another owner has a running attempt: anywhere, or on this worker.

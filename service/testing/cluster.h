@@ -119,6 +119,7 @@ class Cluster {
     registration->set_pid(100 + connection);
     registration->set_devices(2);
     registration->set_protocol(protocol);
+    registration->set_sends_partials_in_f32(sends_partials_in_f32);
     registration->set_replaces_code(replaces_code);
     registration->set_user(user);
     for (const std::string& kind : kinds) {
@@ -256,6 +257,7 @@ class Cluster {
   int32_t protocol = kProtocol;              // The protocol of workers that register.
   std::map<std::string, std::string> hosts;  // The hosts of workers that register, by worker; otherwise "host".
   std::string user;                          // The user of the tokens of workers that register.
+  bool sends_partials_in_f32 = true;         // False for workers of an older version that register.
   bool replaces_code = false;                // Whether workers that register replace quickly compiled code.
   ManualClock clock{1};
   MemoryJobStore store;
