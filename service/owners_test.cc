@@ -218,6 +218,22 @@ TEST_F(JobsOfOwners, AWorkerThatBecomesIdleReplacesOneInUseInTheReservation) {
   EXPECT_EQ(PlacedOn(bob, &cluster), "w3:2 w4:2 w5:2 ") << "the jobs on w1 and w2 have not ended";
 }
 
+TEST_F(JobsOfOwners, KeepTheirReservationAlthoughOtherWorkersHaveAsFewJobs) {
+  Cluster cluster;
+  for (int w = 1; w <= 3; ++w) cluster.Register(w, absl::StrCat("w", w));
+  const std::string alice = SubmitFor("alice", 1, 1, &cluster);
+  ASSERT_EQ(PlacedOn(SubmitFor("alice", 2, 1, &cluster), &cluster), "w1:1 ");
+  const std::string carol = SubmitFor("carol", 1, 1, &cluster);
+  ASSERT_EQ(PlacedOn(carol, &cluster), "w2:1 ");
+  const std::string bob = SubmitFor("bob", 1, 4, &cluster);  // Reserves w3, which is idle, and w2.
+  CancelOne(alice, &cluster);
+  BuildAll(&cluster);
+  EXPECT_EQ(PlacedOn(SubmitFor("carol", 2, 1, &cluster), &cluster), "");
+  EXPECT_EQ(PlacedOn(SubmitFor("alice", 3, 1, &cluster), &cluster), "w1:1 ");
+  CancelOne(carol, &cluster);
+  EXPECT_EQ(PlacedOn(bob, &cluster), "w2:2 w3:2 ");
+}
+
 TEST_F(JobsOfOwners, AreToldOfShareWorkersOnlyIfItWouldHelp) {
   Cluster cluster;
   cluster.Register(1, "a");
