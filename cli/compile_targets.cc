@@ -52,6 +52,7 @@ absl::StatusOr<Target> FindCompileTarget(const std::string& name) {
     Target target;
     target.set_triple(row.triple);
     target.set_cpu(row.cpu);
+    target.set_has_dots_of_f64_and_s8(true);
     return target;
   }
   if (absl::StartsWith(name, kTpu)) {

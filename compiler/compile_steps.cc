@@ -122,7 +122,8 @@ absl::StatusOr<Planned> Plan(std::unique_ptr<Module> module, const CompileReques
   planned.context.attention = changes.fuses_all_attention ? AttentionChoice::kAlways : options.attention;
   planned.context.attention_costs = &costs;
   // gpu_sim has only the libraries of the CPU.
-  planned.context.uses_cublaslt = IsGpu(request.target()) && !IsSimulatedGpu(request.target());
+  planned.context.uses_cublaslt =
+      IsGpu(request.target()) && !IsSimulatedGpu(request.target()) && request.target().has_dots_of_f64_and_s8();
   PipelineOptions pipeline;
   pipeline.dump_directory = request.dump_directory();
   pipeline.verify = options.verify;

@@ -41,7 +41,7 @@ ENTRY e {
 })";
 
 // cuBLASLt computes dots of f64 and s8 on GPUs. Other devices have no library for them.
-TEST(Compile, DotsOfF64AndS8AreLibraryOpsOnlyOnGpus) {
+TEST(Compile, DotsOfF64AndS8AreLibraryOpsOnlyOnGpusThatHaveThem) {
   const std::string text = R"(HloModule m
 ENTRY e {
   a = f64[8,16] parameter(0)
@@ -55,13 +55,16 @@ ENTRY e {
 })";
   struct Case {
     const char *kind, *triple;
+    bool has_dots;  // False for the GPU of an older worker.
     size_t library_ops;
   };
-  for (const auto& [kind, triple, library_ops] :
-       {Case{"cpu", "", 0}, Case{"gpu_sim", "", 0}, Case{"cuda", "nvptx64-nvidia-cuda", 2}}) {
+  for (const auto& [kind, triple, has_dots, library_ops] :
+       {Case{"cpu", "", true, 0}, Case{"gpu_sim", "", true, 0}, Case{"cuda", "nvptx64-nvidia-cuda", true, 2},
+        Case{"cuda", "nvptx64-nvidia-cuda", false, 0}}) {
     CompileRequest request = RequestFor(text);
     request.mutable_target()->set_device_kind(kind);
     request.mutable_target()->set_triple(triple);
+    request.mutable_target()->set_has_dots_of_f64_and_s8(has_dots);
     const auto compilation = CompileToSteps(request);
     ASSERT_TRUE(compilation.ok()) << compilation.status();
     EXPECT_EQ(compilation->steps.library_ops.size(), library_ops) << kind;
@@ -79,6 +82,7 @@ ENTRY e {
 })");
   request.mutable_target()->set_device_kind("cuda");
   request.mutable_target()->set_triple("nvptx64-nvidia-cuda");
+  request.mutable_target()->set_has_dots_of_f64_and_s8(true);
   const auto compilation = CompileToSteps(request);
   ASSERT_TRUE(compilation.ok()) << compilation.status();
   ASSERT_EQ(compilation->steps.steps.size(), 2u);
@@ -98,6 +102,7 @@ TEST(Compile, DotsOfF64WithManyDimensionsAreNotLibraryOps) {
                                 "] parameter(1)\n  ROOT d = f64[", out, "] dot(a, b), ", dims, "\n}"));
     request.mutable_target()->set_device_kind("cuda");
     request.mutable_target()->set_triple("nvptx64-nvidia-cuda");
+    request.mutable_target()->set_has_dots_of_f64_and_s8(true);
     const auto compilation = CompileToSteps(request);
     EXPECT_TRUE(compilation.ok()) << compilation.status();
     return compilation.ok() ? std::ssize(compilation->steps.library_ops) : -1;

@@ -112,6 +112,30 @@ TEST(DeviceTargets, AJobThatWaitsForItsWorkersKeepsItsTarget) {
   EXPECT_EQ(cluster.Status(job).state(), STARTING);
 }
 
+// During an update, workers of the old and the new version have devices of one target.
+TEST(DeviceTargets, CodeForWorkersOfAnOlderVersionHasNoNewOps) {
+  Cluster cluster;
+  cluster.has_dots = true;
+  cluster.Register(1, "w1", 1, {}, {"cuda/sm_90"});
+  const std::string first = cluster.Submit(2, "first");
+  cluster.Built();
+  EXPECT_EQ(cluster.Status(first).state(), STARTING);
+  const std::string job = cluster.Submit(4, "second");
+  ASSERT_EQ(cluster.builds.size(), 2);
+  EXPECT_TRUE(cluster.builds[1].targets[0].has_dots_of_f64_and_s8());
+  cluster.Built("digest-2");
+  cluster.has_dots = false;
+  cluster.Register(2, "w2", 1, {}, {"cuda/sm_90"});
+  ASSERT_EQ(cluster.builds.size(), 3) << "the job could be placed on the older worker";
+  ASSERT_EQ(cluster.builds[2].targets.size(), 1);
+  EXPECT_FALSE(cluster.builds[2].targets[0].has_dots_of_f64_and_s8());
+  cluster.Built("digest-3");
+  cluster.has_dots = true;
+  cluster.Register(3, "w3", 1, {}, {"cuda/sm_90"});
+  EXPECT_EQ(cluster.Status(job).state(), STARTING) << "newer workers run code without these ops";
+  EXPECT_EQ(cluster.builds.size(), 3);
+}
+
 TEST(DeviceTargets, AnExecutableThatNoWorkerCanRunIsRefused) {
   Executable executable;
   *executable.mutable_target() = TargetOf("cpu", "znver3");

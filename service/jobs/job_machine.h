@@ -133,6 +133,8 @@ class JobMachine {
   bool AreOthersBusy() const;
   // The parts of devices for which the job has executables.
   static Parts PartsOf(const Job& job, const Target& first);
+  // Whether devices of one of these parts lack library ops that the executables may have.
+  static bool DoSomeLackOps(const std::vector<WorkerDevices>& workers, const Parts& parts);
   const TargetSelection& SelectionFor(const Job& job);
   JobStatus StatusOf(const Job& job) const;
   Outcome TryJob(Job* job);

@@ -379,6 +379,15 @@ std::vector<Peer> JobMachine::TakeFree(const FreeDevices::MayHave& may_have, con
   return TakeConnected(may_have, context_.cut_links.Pairs(), take, &Free());
 }
 
+bool JobMachine::DoSomeLackOps(const std::vector<WorkerDevices>& workers, const Parts& parts) {
+  return std::any_of(parts.begin(), parts.end(), [&](const FreeDevices::Part& part) {
+    return part.target.has_dots_of_f64_and_s8() &&
+           std::any_of(workers.begin(), workers.end(), [&](const WorkerDevices& worker) {
+             return LacksOps(worker.offer.target(), part.target);
+           });
+  });
+}
+
 JobMachine::Outcome JobMachine::Place(Job* job) {
   // A worker that cannot replace code may have registered after the build.
   if (job->is_quick && !MayBeQuick(*job)) return Build(job);
@@ -390,6 +399,8 @@ JobMachine::Outcome JobMachine::Place(Job* job) {
     return Outcome::kWaitsForEvent;
   }
   const Parts parts = PartsOf(*job, plan->second.target);
+  // Such a worker may have registered after the build.
+  if (DoSomeLackOps(AllOffers(), parts)) return Build(job);
   Devices devices = DevicesFor(parts);
   const int64_t wanted = WantedDevices(*job, devices.all);
   if (wanted <= devices.all) CountKept(*job, parts, &devices);

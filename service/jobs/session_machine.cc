@@ -57,13 +57,26 @@ absl::StatusOr<std::string> SessionMachine::SealOf(const JobId& id, const std::s
   return secret.empty() ? std::string() : security::ProgramSeal(secret, executable_digest, plans);
 }
 
+Target SessionMachine::WithCommonOps(Target target, const Job& session) const {
+  for (const Peer& peer : session.placed.peers()) {
+    const Worker* const worker = context_.FindWorker(WorkerId(peer.worker_id()));
+    if (worker == nullptr) continue;
+    for (const DeviceOffer& offer : OffersOf(worker->registration)) {
+      if (LacksOps(offer.target(), target)) target.set_has_dots_of_f64_and_s8(false);
+    }
+  }
+  return target;
+}
+
 absl::StatusOr<Target> SessionMachine::TargetOf(const JobId& id) const {
   XLAD_RETURN_IF_ERROR(Check(id));
   const Peer& first = context_.jobs.Find(id)->placed.peers(0);
   const Worker* worker = context_.FindWorker(WorkerId(first.worker_id()));
   if (worker == nullptr) return absl::UnavailableError("the first worker of the session is not connected");
   for (const DeviceOffer& offer : OffersOf(worker->registration)) {
-    if (first.device_name().empty() || DeviceName(offer.target()) == first.device_name()) return offer.target();
+    if (first.device_name().empty() || DeviceName(offer.target()) == first.device_name()) {
+      return WithCommonOps(offer.target(), *context_.jobs.Find(id));
+    }
   }
   return absl::UnavailableError(
       absl::StrCat("the first worker of the session no longer has devices of kind ", first.device_name()));

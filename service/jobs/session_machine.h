@@ -44,6 +44,9 @@ class SessionMachine {
     int64_t released_ns = 0;  // When the session was opened or its last hold ended. Used if `count` is 0.
   };
 
+  // Returns the target with only the library ops that the devices of all workers of the session have.
+  Target WithCommonOps(Target target, const Job& session) const;
+
   Context& context_;
   std::map<JobId, Holds> holds_;  // Entries exist for sessions that have not ended.
 };

@@ -22,6 +22,10 @@ bool IsSameTarget(const Target& a, const Target& b) {
   return same_code && (same_name || DeviceName(a) == DeviceName(b));
 }
 
+bool LacksOps(const Target& device, const Target& code) {
+  return code.has_dots_of_f64_and_s8() && !device.has_dots_of_f64_and_s8() && IsSameTarget(device, code);
+}
+
 std::vector<DeviceOffer> OffersOf(const RegisterWorker& registration) {
   if (registration.offers_size() > 0) return {registration.offers().begin(), registration.offers().end()};
   DeviceOffer offer;
@@ -63,6 +67,7 @@ std::vector<Pool> PoolsOf(const std::vector<WorkerDevices>& workers, const std::
     if (!allowed.empty() && named == allowed.end()) continue;
     auto pool = std::find_if(pools.begin(), pools.end(), [&](const Pool& p) { return IsSameTarget(p.target, target); });
     if (pool == pools.end()) pool = pools.insert(pools.end(), {target});
+    if (LacksOps(target, pool->target)) pool->target.set_has_dots_of_f64_and_s8(false);
     pool->devices += worker.devices;
     pool->workers.push_back(&worker);
     pool->order = static_cast<size_t>(named - allowed.begin());

@@ -53,16 +53,20 @@ struct TargetSelection {
 // target alone has enough devices, it is selected: of several such targets, the first one that `allowed` names, or the
 // one with the most devices if `allowed` is empty. If no target has enough, as many targets as are needed are selected,
 // or none if all devices are too few. One exception: if only one target of the cluster is allowed, it is selected even
-// if it has too few devices, unless `allowed` names several. `workers` has every offer in the cluster with all of its
-// devices. `allowed` is JobSpec.device_name, whose syntax must be valid.
+// if it has too few devices, unless `allowed` names several. A target has only the library ops of all of its devices.
+// `workers` has every offer in the cluster with all of its devices. `allowed` is JobSpec.device_name, whose syntax must
+// be valid.
 TargetSelection SelectTargets(const std::vector<WorkerDevices>& workers, int64_t devices, const std::string& allowed);
 
 // The number of devices that a job may take if `allowed` names several kinds, each with its limit. 0 if `allowed` does
 // not name several kinds, because the job then runs on one kind.
 int64_t DevicesOfNamedKinds(const std::vector<WorkerDevices>& workers, const std::string& allowed);
 
-// Whether code compiled for one target runs on the other.
+// Whether code compiled for one target runs on the other, unless LacksOps.
 bool IsSameTarget(const Target& a, const Target& b);
+// Whether a device of the same target does not compute all library ops that the code may have, because its worker is of
+// an older version.
+bool LacksOps(const Target& device, const Target& code);
 
 // The device name and the CPU of a target, for messages: "cpu (znver3)".
 std::string TargetText(const Target& target);

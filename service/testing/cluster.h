@@ -128,6 +128,7 @@ class Cluster {
       const std::pair<std::string, std::string> parts = absl::StrSplit(kind, '/');
       offer->mutable_target()->set_device_kind(parts.first);
       offer->mutable_target()->set_cpu(parts.second);
+      offer->mutable_target()->set_has_dots_of_f64_and_s8(has_dots);
     }
     for (const RunningTask& task : running) *registration->add_running() = task;
     Handle(connection, message);
@@ -258,6 +259,7 @@ class Cluster {
   std::map<std::string, std::string> hosts;  // The hosts of workers that register, by worker; otherwise "host".
   std::string user;                          // The user of the tokens of workers that register.
   bool sends_partials_in_f32 = true;         // False for workers of an older version that register.
+  bool has_dots = false;                     // Target.has_dots_of_f64_and_s8 of workers that register.
   bool replaces_code = false;                // Whether workers that register replace quickly compiled code.
   ManualClock clock{1};
   MemoryJobStore store;

@@ -92,6 +92,7 @@ absl::StatusOr<std::unique_ptr<ObjectEmitter>> MakeGpuEmitter(const Target& requ
   if (!simulated) {
     gpu.set_features(requested.features());
     gpu.set_device_kind(requested.device_kind());
+    gpu.set_has_dots_of_f64_and_s8(requested.has_dots_of_f64_and_s8());
     XLAD_RETURN_IF_ERROR(CheckGpu(gpu));
   }
   XLAD_ASSIGN_OR_RETURN(std::unique_ptr<CodeGenerator> ptx, CodeGenerator::Create(gpu));

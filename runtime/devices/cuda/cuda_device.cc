@@ -98,6 +98,7 @@ Target TargetOf(const std::string&) {
   target.set_triple("nvptx64-nvidia-cuda");
   if (CodeTarget().ok()) target.set_cpu(*CodeTarget());
   target.set_device_kind(kName);
+  target.set_has_dots_of_f64_and_s8(true);
   return target;
 }
 
