@@ -170,6 +170,15 @@ absl::Status Network::BreakChip(int chip) {
   return absl::OkStatus();
 }
 
+bool Network::OnlyChipsAreBroken() const {
+  std::vector<bool> is_broken(num_chips_, true);
+  for (const int chip : chips_) is_broken[chip] = false;
+  const auto is_of_broken_chip = [&](int node) { return node < num_chips_ && is_broken[node]; };
+  return std::all_of(links_.begin(), links_.end(), [&](const NetworkLink& link) {
+    return !link.broken || is_of_broken_chip(link.from) || is_of_broken_chip(link.to);
+  });
+}
+
 std::vector<int> Network::SnakeOrder() const {
   // The place of a chip is its position in a grid in which a coordinate is counted backward if the sum of the later
   // coordinates is odd.

@@ -48,12 +48,15 @@ class Network {
   int ranks() const { return static_cast<int>(chips_.size()); }
   // Whether no chip is broken. Otherwise, the ranks are the other chips, in the same order.
   bool HasAllChips() const { return ranks() == num_chips_; }
+  // Whether every broken link is a link of a broken chip.
+  bool OnlyChipsAreBroken() const;
   // Returns the ranks in an order in which most neighbors in the list are neighbors in the torus: along the first
   // dimension forward and backward in turn, and so on. In a switched cluster, this is the order of the ranks.
   std::vector<int> SnakeOrder() const;
   // Returns the ranks of a two-dimensional torus with one broken chip in an order for a ring: all neighbors in the list
   // are neighbors in the torus, except one pair that is two links apart if the number of rows is even. No two pairs use
-  // the same link in the same direction. Returns the SnakeOrder of any other network.
+  // the same link in the same direction, if OnlyChipsAreBroken(). Otherwise, routes around broken links are longer and
+  // may share links. Returns the SnakeOrder of any other network.
   std::vector<int> RingOrder() const;
   const std::vector<int>& grid() const { return grid_; }  // With broken chips; empty for a switched cluster.
   const std::vector<NetworkLink>& links() const { return links_; }

@@ -374,8 +374,11 @@ absl::StatusOr<CollectivePlan> PlanFor(const CollectiveSpec& spec, const Network
     const bool is_long = spec.ranks > kMaxRingRanks && own[1] > 4 * own[0];
     candidates.push_back({.algorithm = is_long ? "halving_doubling" : "ring_2d"});
     if (spec.ranks <= kMaxRingRanks) {
-      candidates.push_back(
-          {.algorithm = "ring", .channels = RingChannels(spec, network), .order = network.RingOrder()});
+      const int channels = RingChannels(spec, network);
+      candidates.push_back({.algorithm = "ring", .channels = channels, .order = network.RingOrder()});
+      if (!network.OnlyChipsAreBroken()) {
+        candidates.push_back({.algorithm = "ring", .channels = channels, .order = network.SnakeOrder()});
+      }
     }
   }
   for (const char* const name : {"ring", "halving_doubling", "swing", "pat", "direct"}) {

@@ -323,6 +323,39 @@ TEST(Simulate, LargeDataAroundABrokenChipReachesHalfOfTheBound) {
   EXPECT_GT(BandwidthBoundUs(spec, network) / us, 0.49);
 }
 
+// If a further link is broken, the ring around the chip or the ring in the snake order may be the faster one.
+TEST(Simulate, AroundABrokenChipAndABrokenLinkBothRingsAreTried) {
+  const CollectiveSpec spec = Spec(CollectiveKind::kAllReduce, 15, 15 << 20);
+  int faster_snakes = 0;
+  for (const int chip : {0, 5, 15}) {
+    const Network whole = Network::Torus({4, 4}, {true, true}, 1, 50);
+    for (const NetworkLink& link : whole.links()) {
+      if (link.from > link.to || link.from == chip || link.to == chip) continue;
+      SCOPED_TRACE(absl::StrCat("chip ", chip, ", link ", link.from, "-", link.to));
+      Network network = whole;
+      ASSERT_EQ(network.BreakChip(chip), absl::OkStatus());
+      EXPECT_TRUE(network.OnlyChipsAreBroken());
+      ASSERT_EQ(network.BreakLink(link.from, link.to), absl::OkStatus());
+      EXPECT_FALSE(network.OnlyChipsAreBroken());
+      const absl::StatusOr<CollectivePlan> plan = PlanFor(spec, network);
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      const absl::StatusOr<SimulatedRun> best = Simulate(*plan, spec, network);
+      ASSERT_TRUE(best.ok()) << best.status();
+      double us[2];
+      for (const bool is_snake : {false, true}) {
+        CollectivePlan ring{.algorithm = "ring", .channels = 4};
+        ring.order = is_snake ? network.SnakeOrder() : network.RingOrder();
+        const absl::StatusOr<SimulatedRun> run = Simulate(ring, spec, network);
+        ASSERT_TRUE(run.ok()) << run.status();
+        us[is_snake] = run->time_us;
+        EXPECT_LE(best->time_us, run->time_us) << ring.ToString();
+      }
+      faster_snakes += us[1] < us[0];
+    }
+  }
+  EXPECT_GT(faster_snakes, 0);
+}
+
 TEST(Network, PresetsAndErrors) {
   EXPECT_EQ(Network::Preset("v5p-16x20x28")->ranks(), 8960);
   EXPECT_EQ(Network::Preset("v5e-16x16")->links().size(), 256 * 4);
