@@ -35,7 +35,8 @@ void BuildAll(Cluster* cluster) {
   while (!cluster->builds.empty()) {
     const StartBuild build = cluster->builds.front();
     cluster->builds.erase(cluster->builds.begin());
-    const BuiltProgram built{"digest", 12, {}, false, {build.targets[0], {}}, {}, {}, false, "compiler"};
+    const std::string digest = absl::StrCat("digest ", DeviceName(build.targets[0]));
+    const BuiltProgram built{digest, 12, {}, false, {build.targets[0], {}}, {}, {}, false, "compiler"};
     cluster->Do([&](CoordinatorCore& c) { c.OnBuilt(build.job, build.mesh, built); });
   }
 }
