@@ -186,7 +186,7 @@ void BlockedProduct::Pack(const Block& block, const Panels& panels, const Chunk&
     llvm::Value* first = ir_.Add(lines.begin, ir_.Mul(panel, panels.width));
     llvm::Value* to =
         ir_.Address(arithmetic_.packed, panels.memory, ir_.Mul(panel, PanelElements(panels)));
-    const bool by_depth = matrix.has_rows_of_depth && panels.width >= kMinLanes;
+    const bool by_depth = matrix.has_contiguous_lines && panels.width >= kMinLanes;
     const auto pack = [&](llvm::Value* last) {
       by_depth ? PackByDepth(matrix, panels, {to, first, last}, chunk)
                : PackByLines(matrix, panels, {to, first, last}, chunk);

@@ -53,8 +53,8 @@ struct ProductMatrix {
   // Emits the part of an element's position in the result that depends on its line in this matrix. The position is the
   // sum of the parts of both lines.
   std::function<llvm::Value*(llvm::Value* line)> place;
-  // Whether neighbors in memory are neighbors in the depth, not in a line.
-  bool has_rows_of_depth = false;
+  // Whether the elements of a line are neighbors in memory. Otherwise, elements of neighboring lines may be.
+  bool has_contiguous_lines = false;
 };
 
 struct MatrixSizes {
