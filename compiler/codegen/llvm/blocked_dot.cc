@@ -51,7 +51,7 @@ ProductMatrix DotOperand::At(const Values& at, llvm::Value* first) const {
     return matrix;
   }
   const auto last_stride = [](const Positions& p) { return p.merged_strides.empty() ? 0 : p.merged_strides.back(); };
-  matrix.has_contiguous_lines = last_stride(depth_) == 1 && last_stride(line_) != 1;
+  matrix.has_contiguous_lines = last_stride(depth_) == 1;
   const Dims strides = tensor::Strides(array_->shape.dims);
   llvm::Value* fixed = ir.I64(0);
   for (int64_t d = 0; d < std::ssize(at); ++d) {
