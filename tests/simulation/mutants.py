@@ -6,8 +6,8 @@
 
 A mutant is a replacement of one piece of source text. Its file is compiled outside of the tree with the command of the
 build. The object is linked before the libraries into a copy of the test program. Nothing else is built, and no source
-is changed. The fault storms (storm_test.cc) run over at most N seeds (default 300). Files that the storms do not use
-have tests of their own (TESTS). The mutant is caught if one of them fails, crashes, or does not end within TIMEOUT_S.
+is changed. The fault storms (storm_test.cc) run over at most N seeds (default 300). Files that the storms do not use,
+and mutants that the storms do not find, have tests of their own (TESTS, NOT_FOUND_BY_STORMS). The mutant is caught if one of them fails, crashes, or does not end within TIMEOUT_S.
 Each row of the printed table has the mutant, its state, the seed that failed (N if it is unknown or none failed), and
 the failure.
 
@@ -39,7 +39,9 @@ TESTS = {
     "": ("bin/simulation_test", STORMS),
 }
 
-# Each mutant is (name, file, text, replacement).
+NOT_FOUND_BY_STORMS = ("bin/service_test", "JobsOfOwners.*:CutLink.*")
+
+# Each mutant is (name, file, text, replacement), or has in addition the program and the tests that must find it.
 MUTANTS = [
     ("actions are returned although the append failed", "service/group_commit.cc",
      "  if (appended.ok()) return std::move(effects.actions);", "  if (true) return std::move(effects.actions);"),
@@ -180,13 +182,26 @@ MUTANTS = [
      "return absl::OkStatus();"),
     ("a join file of the user is replaced", "service/kept_join_file.cc",
      "  if (IdInFile() != ids_.back()) return false;", ""),
+    ("later jobs take workers that are reserved for an older job", "service/jobs/schedule.cc",
+     "  if (reservation.applies && reservation.job != job.id && reservation.workers.contains(id)) return true;\n", "",
+     NOT_FOUND_BY_STORMS),
+    ("the reserved workers change in each pass", "service/jobs/schedule.cc",
+     "order.emplace_back(used > 0, !reservation.workers.contains(id), used, id);",
+     "order.emplace_back(used > 0, false, used, id);", NOT_FOUND_BY_STORMS),
+    ("a job that waits for other owners blocks later jobs", "service/jobs/schedule.cc",
+     "  if (waits_for_others && std::ssize", "  if (false && waits_for_others && std::ssize", NOT_FOUND_BY_STORMS),
+    ("workers whose link is cut are not kept apart", "service/jobs/schedule.cc",
+     "  if (context_.cut_links.empty()) return take", "  if (true) return take", NOT_FOUND_BY_STORMS),
+    ("an attempt ends at the first silence of a link", "service/attempts/cut_link.cc",
+     "if (silence_ns < context.options.link_cut_ms * kNsPerMs) continue;", "if (silence_ns <= 0) continue;",
+     NOT_FOUND_BY_STORMS),
 ]
 
 
 def stale_mutants(mutants, root=ROOT):
     """Returns (name, what is wrong) of each mutant that does not replace a text that occurs once."""
     found = []
-    for name, path, text, replacement in mutants:
+    for name, path, text, replacement, *_ in mutants:
         file = root / path
         if not file.is_file():
             found.append((name, f"found no file {path}, expected a source file"))
@@ -201,9 +216,10 @@ def output_of(command, **options):
     return subprocess.run(command, check=True, capture_output=True, text=True, **options).stdout
 
 
-def tests_of(path):
-    """Returns the program and the filter of the tests for the mutants of this file."""
-    return next(tests for beginning, tests in TESTS.items() if path.startswith(beginning))
+def tests_of(mutant):
+    """Returns the program and the filter of the tests for this mutant."""
+    own = mutant[4:]
+    return own[0] if own else next(tests for beginning, tests in TESTS.items() if mutant[1].startswith(beginning))
 
 
 class Builder:
@@ -221,7 +237,7 @@ class Builder:
                 sources = re.findall(r'^#include "(.*)"', compiled.read_text(), re.MULTILINE)
             self.commands |= {str(source): entry for source in sources}
 
-    def build(self, path, source, out):
+    def build(self, path, source, program, out):
         entry = self.commands[str(ROOT / path)]
         command = shlex.split(entry["command"])
         mutated = out / pathlib.Path(path).name
@@ -233,7 +249,7 @@ class Builder:
         command[command.index("-o") + 1] = str(out / "mutant.o")
         command = [str(mutated) if argument == entry["file"] else argument for argument in command]
         command = [str(out / "mutant.d") if argument.endswith(".o.d") else argument for argument in command]
-        link = output_of(["ninja", "-t", "commands", "-s", tests_of(path)[0]], cwd=self.folder).strip().splitlines()[-1]
+        link = output_of(["ninja", "-t", "commands", "-s", program], cwd=self.folder).strip().splitlines()[-1]
         link = shlex.split(link.removeprefix(": && ").removesuffix(" && :"))
         link[link.index("-o") + 1] = str(out / "test")
         link.insert(next(i for i, argument in enumerate(link) if argument.endswith(".o")), str(out / "mutant.o"))
@@ -276,15 +292,16 @@ def run_storms(binary, seeds, tests):
 
 
 def try_mutant(builder, mutant, seeds):
-    name, path, text, replacement = mutant
+    name, path, text, replacement = mutant[:4]
+    program, tests = tests_of(mutant)
     source = (ROOT / path).read_text()
     # The path is the same in each run, so that a compiler cache can reuse the object.
     out = builder.folder / "mutants" / re.sub(r"\W+", "-", name)
     out.mkdir(parents=True, exist_ok=True)
-    error = builder.build(path, source.replace(text, replacement), out)
+    error = builder.build(path, source.replace(text, replacement), program, out)
     if error:
         return "stale", f"does not compile: {error[:2000]}", 0
-    after, violation = run_storms(out / "test", seeds, tests_of(path)[1])
+    after, violation = run_storms(out / "test", seeds, tests)
     (out / "test").unlink()
     return ("caught", violation, after) if violation else ("missed", "", after)
 
