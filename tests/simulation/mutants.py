@@ -7,9 +7,9 @@
 A mutant is a replacement of one piece of source text. Its file is compiled outside of the tree with the command of the
 build. The object is linked before the libraries into a copy of the test program. Nothing else is built, and no source
 is changed. The fault storms (storm_test.cc) run over at most N seeds (default 300). Files that the storms do not use,
-and mutants that the storms do not find, have tests of their own (TESTS, NOT_FOUND_BY_STORMS). The mutant is caught if one of them fails, crashes, or does not end within TIMEOUT_S.
-Each row of the printed table has the mutant, its state, the seed that failed (N if it is unknown or none failed), and
-the failure.
+and mutants that the storms do not find, have tests of their own (TESTS, NOT_FOUND_BY_STORMS). The mutant is caught if
+one of them fails, crashes, or does not end within TIMEOUT_S. Each row of the printed table has the mutant, its state,
+the seed that failed (N if it is unknown or none failed), and the failure.
 
 A mutant is stale if its text does not occur exactly once in the file or equals its replacement, or if it does not
 compile. If texts are stale, the script lists these mutants before anything is built, and ends; --check does only that.
