@@ -31,23 +31,23 @@ class MappedBench {
     std::unique_ptr<collectives::MessageGroup::Operation> messages_;
   };
 
-  // `group` must outlive the object. `messages` are the options for forming the MessageGroup of the same ranks.
-  MappedBench(collectives::ProcessGroup* group, collectives::MessageGroup::Options messages,
+  // `messages` are the options for forming the MessageGroup of the same ranks.
+  MappedBench(std::unique_ptr<collectives::ProcessGroup> group, collectives::MessageGroup::Options messages,
               collectives::CostModel costs)
-      : group_(*group), message_options_(std::move(messages)), costs_(std::move(costs)) {}
-  int rank() const { return group_.rank(); }
-  int ranks() const { return group_.ranks(); }
-  std::string host(int rank) const { return group_.host(rank); }
-  int64_t pid(int rank) const { return group_.pid(rank); }
-  int64_t shared_bytes() const { return group_.shared_bytes(); }
-  absl::StatusOr<std::byte*> Allocate(int64_t bytes) { return group_.Allocate(bytes); }
-  absl::Status Free(std::byte* address) { return group_.Free(address); }
+      : message_options_(std::move(messages)), costs_(std::move(costs)), group_(std::move(group)) {}
+  int rank() const { return group_->rank(); }
+  int ranks() const { return group_->ranks(); }
+  std::string host(int rank) const { return group_->host(rank); }
+  int64_t pid(int rank) const { return group_->pid(rank); }
+  int64_t shared_bytes() const { return group_->shared_bytes(); }
+  absl::StatusOr<std::byte*> Allocate(int64_t bytes) { return group_->Allocate(bytes); }
+  absl::Status Free(std::byte* address) { return group_->Free(address); }
   absl::StatusOr<std::unique_ptr<Operation>> Prepare(const collectives::CollectiveSpec& spec,
                                                      const collectives::PrepareOptions& options = {}) {
     auto operation = std::make_unique<Operation>();
     XLAD_ASSIGN_OR_RETURN(const bool sends_messages, SendsMessages(options.plan));
     if (!sends_messages) {
-      XLAD_ASSIGN_OR_RETURN(operation->mapped_, group_.Prepare(spec, options));
+      XLAD_ASSIGN_OR_RETURN(operation->mapped_, group_->Prepare(spec, options));
       return operation;
     }
     if (messages_ == nullptr) {
@@ -57,23 +57,23 @@ class MappedBench {
     return operation;
   }
   absl::Status Run(Operation& operation, const void* input, void* output) {
-    if (operation.mapped_ != nullptr) return group_.Run(*operation.mapped_, input, output);
+    if (operation.mapped_ != nullptr) return group_->Run(*operation.mapped_, input, output);
     const absl::Status status = messages_->Run(*operation.messages_, input, output);
     messages_failed_ = messages_failed_ || !status.ok();
     return status;
   }
-  absl::Status Barrier() { return group_.Barrier(); }
+  absl::Status Barrier() { return group_->Barrier(); }
   absl::StatusOr<std::unique_ptr<collectives::ProcessGroup>> Shrink() {
     // The barrier fails because a rank has died. Only then can the ProcessGroup shrink.
-    if (messages_failed_) group_.Barrier().IgnoreError();
-    return group_.Shrink();
+    if (messages_failed_) group_->Barrier().IgnoreError();
+    return group_->Shrink();
   }
 
   // The plans that the group could run, with their predicted times, fastest first.
   std::vector<collectives::PlanCost> Candidates(const collectives::CollectiveSpec& spec,
                                                 const collectives::PrepareOptions& options) const {
     std::vector<collectives::PlanCost> plans;
-    for (const collectives::CollectivePlan& plan : group_.Plans(spec, options.registered)) {
+    for (const collectives::CollectivePlan& plan : group_->Plans(spec, options.registered)) {
       const auto us = collectives::PredictUs(plan, spec, costs_);
       if (us.ok()) plans.push_back({plan, *us});
     }
@@ -93,10 +93,12 @@ class MappedBench {
     return !collectives::IsMapped(plan);
   }
 
-  collectives::ProcessGroup& group_;
   const collectives::MessageGroup::Options message_options_;
   const collectives::CostModel costs_;
-  std::unique_ptr<collectives::MessageGroup> messages_;  // Null until a plan needs it.
+  // Null until a plan needs it. Its destructor waits for all ranks. If one of them waits in the ProcessGroup for this
+  // rank, it continues when this rank has left the ProcessGroup, which is therefore destroyed first.
+  std::unique_ptr<collectives::MessageGroup> messages_;
+  std::unique_ptr<collectives::ProcessGroup> group_;
   bool messages_failed_ = false;
 };
 

@@ -460,14 +460,15 @@ int RunOn(const BenchOptions& options, const std::string& transport, MessageGrou
 }
 
 // The group chooses plans by size. The measured parameters are only needed to explain the choice.
-int RunMapped(const BenchOptions& options, const MessageGroup::Options& messages, ProcessGroup* group) {
+int RunMapped(const BenchOptions& options, const MessageGroup::Options& messages,
+              std::unique_ptr<ProcessGroup> group) {
   collectives::CostModel costs;
   if (options.explain) {
-    const auto found = MachineCosts({"shm", options.calibrate, options.calibrate_ms}, group);
+    const auto found = MachineCosts({"shm", options.calibrate, options.calibrate_ms}, group.get());
     if (!found.ok()) return Report(found.status());
     costs = *found;
   }
-  MappedBench bench(group, messages, costs);
+  MappedBench bench(std::move(group), messages, costs);
   return RunIn(options, &bench);
 }
 
@@ -551,8 +552,8 @@ int RunRanked(const BenchOptions& options) {
     messages.launch.key = "launch";  // The folder is for one launch. The keys of launchers differ between hosts.
   }
   if (!transport->shares_memory) return RunMessages(options, messages);
-  const auto group = collectives::JoinLaunchedGroup(options.deadline_ms);
-  return group.ok() ? RunMapped(options, messages, group->get()) : Report(group.status());
+  auto group = collectives::JoinLaunchedGroup(options.deadline_ms);
+  return group.ok() ? RunMapped(options, messages, *std::move(group)) : Report(group.status());
 }
 
 }  // namespace

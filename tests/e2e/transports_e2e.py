@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -166,16 +167,14 @@ class BenchTest(CommunicationTest):
             self.assertEqual(code, 1)
             self.assertIn("libucx-dev", err)
 
-    def start_ranks(self, launch, transport, algorithm):
+    def start_ranks(self, launch, *options, before_rank_1=None):
+        """Starts three ranks of an all_reduce. Rank 1 calls `before_rank_1` first."""
         ranks = []
         for rank in range(3):
             environment = os.environ | {"XLAD_RANK": str(rank), "XLAD_RANKS": "3", "XLAD_LAUNCH": launch}
-            command = [XLAD, "bench", "all_reduce", "-b", "64K", "-e", "64K", "-f", "2", "-n", "1000",
-                       "--batches", "90000", "--transport", transport, "--shrink"]
-            if algorithm:
-                command += ["--algorithm", algorithm]
-            ranks.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                          text=True))
+            ranks.append(subprocess.Popen([XLAD, "bench", "all_reduce", *options], env=environment,
+                                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                          preexec_fn=before_rank_1 if rank == 1 else None))
             self.addCleanup(ranks[-1].communicate)
             self.addCleanup(ranks[-1].kill)
         return ranks
@@ -187,7 +186,9 @@ class BenchTest(CommunicationTest):
         for transport, algorithm in cases:
             with self.subTest(transport=transport, algorithm=algorithm):
                 launch = uuid.uuid4().hex
-                ranks = self.start_ranks(launch, transport, algorithm)
+                ranks = self.start_ranks(launch, "-b", "64K", "-e", "64K", "-n", "1000", "--batches", "90000",
+                                         "--transport", transport, "--shrink",
+                                         *(("--algorithm", algorithm) if algorithm else ()))
                 # With shared memory and messages, the ranks have two control files.
                 group = f"{launch}--messages" if algorithm else launch
 
@@ -207,6 +208,36 @@ class BenchTest(CommunicationTest):
                     out, err = ranks[rank].communicate(timeout=PATIENCE_S)
                     self.assertRegex(err, rf"rank 1\b.*pid {ranks[1].pid}\b")
                     self.assertRegex(out, r"of 2: all_reduce finished [0-9.]+ ms after the error")
+
+    def test_the_error_of_one_rank_ends_all_ranks(self):
+        def limit():
+            # Without the signal, the creation of a larger buffer is an error.
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+        # Rank 1 has too little memory for the second size. Without -w 0, the others wait in the operation, not in the
+        # barrier.
+        for warmup in ("0", "5"):
+            with self.subTest(warmup=warmup):
+                ranks = self.start_ranks(uuid.uuid4().hex, "-b", "64K", "-e", "4M", "-f", "64", "-R", "1", "-w", warmup,
+                                         "--batches", "2", "--algorithm", "ring", before_rank_1=limit)
+                for rank, words in enumerate(("rank 1", "File too large", "rank 1")):
+                    _, err = ranks[rank].communicate(timeout=PATIENCE_S)
+                    self.assertEqual(ranks[rank].returncode, 1, err)
+                    self.assertIn(words, err)
+
+    def test_the_others_continue_if_a_rank_dies_while_a_plan_is_prepared(self):
+        def limit():
+            # The signal ends the rank when it creates memory for messages.
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+        ranks = self.start_ranks(uuid.uuid4().hex, "-b", "64K", "-e", "64K", "--algorithm", "ring", "--shrink",
+                                 before_rank_1=limit)
+        outputs = [rank.communicate(timeout=PATIENCE_S) for rank in ranks]
+        self.assertEqual(ranks[1].returncode, -signal.SIGXFSZ, outputs[1])
+        for rank in (0, 2):
+            self.assertRegex(outputs[rank][0], r"of 2: all_reduce finished [0-9.]+ ms after the error", outputs)
 
 
 class TrainingTest(unittest.TestCase):
