@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "collectives/exec/group/process_group.h"
 #include "collectives/exec/messages/message_group.h"
 #include "collectives/plan/cost.h"
@@ -50,22 +51,25 @@ class MappedBench {
       XLAD_ASSIGN_OR_RETURN(operation->mapped_, group_->Prepare(spec, options));
       return operation;
     }
-    if (messages_ == nullptr) {
-      XLAD_ASSIGN_OR_RETURN(messages_, collectives::MessageGroup::Join(message_options_));
-    }
-    XLAD_ASSIGN_OR_RETURN(operation->messages_, messages_->Prepare(spec, options.plan));
+    const absl::Status status = PrepareMessages(spec, options.plan, operation.get());
+    messages_status_.Update(status);
+    XLAD_RETURN_IF_ERROR(status);
     return operation;
   }
   absl::Status Run(Operation& operation, const void* input, void* output) {
     if (operation.mapped_ != nullptr) return group_->Run(*operation.mapped_, input, output);
     const absl::Status status = messages_->Run(*operation.messages_, input, output);
-    messages_failed_ = messages_failed_ || !status.ok();
+    messages_status_.Update(status);
     return status;
   }
   absl::Status Barrier() { return group_->Barrier(); }
   absl::StatusOr<std::unique_ptr<collectives::ProcessGroup>> Shrink() {
-    // The barrier fails because a rank has died. Only then can the ProcessGroup shrink.
-    if (messages_failed_) group_->Barrier().IgnoreError();
+    // Messages may have failed because a rank has died. Then the barrier fails too, and the ProcessGroup can shrink.
+    if (!messages_status_.ok() && group_->Barrier().ok()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "found that no rank has died, expected Shrink only after a death; the error was: ",
+          messages_status_.message()));
+    }
     return group_->Shrink();
   }
 
@@ -86,6 +90,13 @@ class MappedBench {
   }
 
  private:
+  absl::Status PrepareMessages(const collectives::CollectiveSpec& spec, const std::string& plan, Operation* operation) {
+    if (messages_ == nullptr) {
+      XLAD_ASSIGN_OR_RETURN(messages_, collectives::MessageGroup::Join(message_options_));
+    }
+    XLAD_ASSIGN_OR_RETURN(operation->messages_, messages_->Prepare(spec, plan));
+    return absl::OkStatus();
+  }
   // Whether the plan, as text, is one that a ProcessGroup cannot run. An empty text stands for the group's choice.
   static absl::StatusOr<bool> SendsMessages(const std::string& text) {
     if (text.empty()) return false;
@@ -99,7 +110,7 @@ class MappedBench {
   // rank, it continues when this rank has left the ProcessGroup, which is therefore destroyed first.
   std::unique_ptr<collectives::MessageGroup> messages_;
   std::unique_ptr<collectives::ProcessGroup> group_;
-  bool messages_failed_ = false;
+  absl::Status messages_status_;  // The first error of messages.
 };
 
 class MessageBench {
