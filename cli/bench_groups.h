@@ -73,7 +73,8 @@ class MappedBench {
     return group_->Shrink();
   }
 
-  // The plans that the group could run, with their predicted times, fastest first.
+  // The plans among which the group chooses, with their predicted times, fastest first. They do not send messages: the
+  // parameters are those of mapped memory.
   std::vector<collectives::PlanCost> Candidates(const collectives::CollectiveSpec& spec,
                                                 const collectives::PrepareOptions& options) const {
     std::vector<collectives::PlanCost> plans;

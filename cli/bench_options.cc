@@ -233,7 +233,7 @@ void AddBenchFlags(CLI::App* app, BenchOptions* o) {
   AddTransportFlags(app, &o->transport, &o->any_network);
   AddHostFlags(app, o);
   app->add_flag("--checksums", o->checksums,
-                "messages carry checksums of their payloads; not for --transport auto or shm");
+                "messages carry checksums of their payloads; plans whose names begin with mapped_ send none");
   app->add_flag("--shrink", o->shrink,
                 "when a rank has died, the others form a smaller group and finish an all_reduce");
   app->add_option("--mode", o->mode,
@@ -246,7 +246,8 @@ void AddBenchFlags(CLI::App* app, BenchOptions* o) {
       ->capture_default_str()
       ->check(Between(1, int64_t{1} << 31));
   app->add_flag("--explain", o->explain,
-                "print the plans for each size with their predicted times, the chosen plan, and where it rounds");
+                "print the plans among which the ranks choose for each size, with their predicted times, the chosen plan, "
+                "and where it rounds");
   app->add_flag("--wide", o->wide, "also print the plan and the 99th percentile of the batches");
   app->add_flag("--digest", o->digest, "also run each size on random values and print a hash of all results");
   app->add_flag("--memory", o->memory, "print the shared memory that the group uses");
