@@ -129,6 +129,14 @@ class MessageBench {
   absl::Status Free(std::byte* address) { return group_.Free(address); }
   absl::StatusOr<std::unique_ptr<Operation>> Prepare(const collectives::CollectiveSpec& spec,
                                                      const collectives::PrepareOptions& options = {}) {
+    if (!options.plan.empty()) {
+      XLAD_ASSIGN_OR_RETURN(const collectives::CollectivePlan plan, collectives::ParsePlan(options.plan));
+      if (collectives::IsMapped(plan)) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "found plan ", plan.ToString(), ", which is for ranks that map each other's memory, expected a plan that ",
+            "sends messages, or --transport auto or shm"));
+      }
+    }
     return group_.Prepare(spec, options.plan);
   }
   absl::Status Run(Operation& operation, const void* input, void* output) {

@@ -127,7 +127,7 @@ class BenchTest(CommunicationTest):
         for options, words in ((("broadcast", "--algorithm", "swing"), "which it runs only for"),
                                (("all_reduce", "--algorithm", "mapped_windows"), "which must be registered"),
                                (("all_reduce", "--algorithm", "mapped_slots", "--transport", "tcp"),
-                                "needs ranks that map each other's memory")):
+                                "expected a plan that sends messages, or --transport auto or shm")):
             code, _, err = xlad("bench", *options, "--ranks", 3, "-b", 48, "-e", 48)
             self.assertEqual((code, err.count("xlad: error")), (2, 1), err)
             self.assertIn(words, err)

@@ -197,9 +197,8 @@ absl::StatusOr<std::unique_ptr<MessageGroup::Operation>> MessageGroup::Prepare(c
   }
   if (IsMapped(collective.plan)) {
     return absl::InvalidArgumentError(absl::StrCat("found plan ", collective.plan.ToString(),
-                                                   ", which needs ranks that map each other's memory (transport auto ",
-                                                   "or shm on one host), but these ranks send messages over ",
-                                                   options_.transport.name, "; choose another plan or transport"));
+                                                   ", which is for ranks that map each other's memory ",
+                                                   "(ProcessGroup), expected a plan that sends messages"));
   }
   XLAD_ASSIGN_OR_RETURN(collective.hash, ScheduleHash(collective.plan, spec));
   for (int rank = 0; rank < ranks(); ++rank) {

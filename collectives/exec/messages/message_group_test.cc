@@ -1,4 +1,4 @@
-// The addresses at which the ranks of a launch may listen.
+// What a group of ranks that send messages refuses.
 #include "collectives/exec/messages/message_group.h"
 
 #include <gmock/gmock.h>
@@ -9,6 +9,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(MessageGroup, AnAddressOtherThanLoopbackNeedsAMeetingFolder) {
   MessageGroup::Options options;
@@ -28,6 +29,21 @@ TEST(MessageGroup, AnAddressOtherThanLoopbackNeedsAMeetingFolder) {
     options.meeting_folder = "/shared";
     EXPECT_TRUE(MessageGroup::CheckListenHost(options).ok()) << host;
   }
+}
+
+TEST(MessageGroup, PlansForMappedMemoryAreRefused) {
+  MessageGroup::Options options;
+  options.transport.name = "shm";
+  options.transport.one_process = true;
+  const auto groups = *MessageGroup::InProcess(1, options);
+  CollectiveSpec spec;
+  spec.kind = CollectiveKind::kBarrier;
+  spec.type = tensor::ElementType::kU8;
+  spec.counts = {0};
+  const absl::Status status = groups[0]->Prepare(spec, "mapped_slots").status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("found plan mapped_slots"), HasSubstr("(ProcessGroup)"), Not(HasSubstr("transport"))));
 }
 
 }  // namespace
