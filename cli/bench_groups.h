@@ -40,6 +40,7 @@ class MappedBench {
   int ranks() const { return group_->ranks(); }
   std::string host(int rank) const { return group_->host(rank); }
   int64_t pid(int rank) const { return group_->pid(rank); }
+  // Without the rings of the MessageGroup.
   int64_t shared_bytes() const { return group_->shared_bytes(); }
   absl::StatusOr<std::byte*> Allocate(int64_t bytes) { return group_->Allocate(bytes); }
   absl::Status Free(std::byte* address) { return group_->Free(address); }

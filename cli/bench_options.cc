@@ -250,7 +250,7 @@ void AddBenchFlags(CLI::App* app, BenchOptions* o) {
                 "and where it rounds");
   app->add_flag("--wide", o->wide, "also print the plan and the 99th percentile of the batches");
   app->add_flag("--digest", o->digest, "also run each size on random values and print a hash of all results");
-  app->add_flag("--memory", o->memory, "print the shared memory that the group uses");
+  app->add_flag("--memory", o->memory, "print how much memory all ranks map, without the rings of messages");
 }
 
 }  // namespace xlad::cli

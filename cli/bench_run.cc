@@ -291,8 +291,10 @@ class Bench {
       std::printf("#  Rank %2d Group  0 Pid %6lld on %10s\n", rank, static_cast<long long>(group_.pid(rank)),
                   group_.host(rank).c_str());
     }
-    if (options_.memory)
-      std::printf("# Shared memory of the group: %lld bytes\n", static_cast<long long>(group_.shared_bytes()));
+    if (options_.memory) {
+      std::printf("# Mapped memory of the group: %lld bytes, without the rings of messages\n",
+                  static_cast<long long>(group_.shared_bytes()));
+    }
     std::printf("#\n# %-76s  %-31s  %-31s\n", "", "          out-of-place", "            in-place");
     std::printf("#%11s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s\n", "size", "count", "type",
                 "redop", "root", "time", "algbw", "busbw", "#wrong", "time", "algbw", "busbw", "#wrong");
