@@ -22,13 +22,26 @@ struct WhyOptions {
   std::string format;
 };
 
+struct ControlPaths {
+  std::string path;
+  // The files of other groups that also match and have the same rank 0. Ranks that share memory have a second file for
+  // plans that send messages.
+  std::vector<std::string> others;
+};
+
+// The end of a control file's name, which is "-" and the process id of rank 0.
+absl::string_view EndOfName(absl::string_view path) { return path.substr(std::min(path.rfind('-'), path.size())); }
+
 // The file at the path `part` if it exists, otherwise the newest control file whose name contains `part`.
-absl::StatusOr<std::string> FindControlFile(const std::string& part) {
-  if (!part.empty() && RealFileSystem().Exists(part) && !RealFileSystem().IsDirectory(part)) return part;
+absl::StatusOr<ControlPaths> FindControlFile(const std::string& part) {
+  if (!part.empty() && RealFileSystem().Exists(part) && !RealFileSystem().IsDirectory(part)) {
+    return ControlPaths{part, {}};
+  }
   XLAD_ASSIGN_OR_RETURN(const std::string folder, collectives::ControlFolder());
   XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, RealFileSystem().List(folder));
   std::string newest;
   int64_t newest_ns = -1;
+  std::vector<std::string> paths;
   for (const std::string& name : names) {
     const std::string path = JoinPath(folder, name);
     struct stat info {};
@@ -36,8 +49,10 @@ absl::StatusOr<std::string> FindControlFile(const std::string& part) {
     const int64_t changed_ns = int64_t{info.st_ctim.tv_sec} * 1'000'000'000 + info.st_ctim.tv_nsec;
     if (changed_ns > newest_ns) newest = path;
     newest_ns = std::max(newest_ns, changed_ns);
+    paths.push_back(path);
   }
-  if (!newest.empty()) return newest;
+  std::erase_if(paths, [&](const std::string& path) { return path == newest || EndOfName(path) != EndOfName(newest); });
+  if (!newest.empty()) return ControlPaths{newest, paths};
   return absl::NotFoundError(absl::StrCat(folder, ": found no control file",
                                           part.empty() ? "" : absl::StrCat(" with \"", part, "\" in its name"),
                                           ", expected that of a group that runs, hangs or was killed"));
@@ -55,8 +70,9 @@ const char* ToText(collectives::ProcessState state) {
   return "";
 }
 
-void PrintTable(const std::string& path, const collectives::Verdict& verdict) {
-  std::printf("%s\n%4s %8s %8s %9s %9s  %s\n", path.c_str(), "rank", "pid", "process", "entered", "finished",
+void PrintTable(const ControlPaths& paths, const collectives::Verdict& verdict) {
+  for (const std::string& other : paths.others) std::printf("another group with the same rank 0: %s\n", other.c_str());
+  std::printf("%s\n%4s %8s %8s %9s %9s  %s\n", paths.path.c_str(), "rank", "pid", "process", "entered", "finished",
               "operation");
   for (size_t rank = 0; rank < verdict.ranks.size(); ++rank) {
     const collectives::RankState& state = verdict.ranks[rank];
@@ -67,7 +83,7 @@ void PrintTable(const std::string& path, const collectives::Verdict& verdict) {
   std::printf("\n%s\n", verdict.text.c_str());
 }
 
-void PrintJson(const std::string& path, const collectives::Verdict& verdict) {
+void PrintJson(const ControlPaths& paths, const collectives::Verdict& verdict) {
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
   for (const collectives::RankState& state : verdict.ranks) {
     ranks.push_back({{"pid", state.pid},
@@ -82,20 +98,21 @@ void PrintJson(const std::string& path, const collectives::Verdict& verdict) {
                      {"step", state.step}});
   }
   const nlohmann::ordered_json json = {
-      {"file", path}, {"ranks", ranks}, {"culprits", verdict.culprits}, {"verdict", verdict.text}};
+      {"file", paths.path}, {"other_files", paths.others}, {"ranks", ranks}, {"culprits", verdict.culprits},
+      {"verdict", verdict.text}};
   std::printf("%s\n", JsonText(json, 2).c_str());
 }
 
 int Why(const WhyOptions& options) {
-  const absl::StatusOr<std::string> path = FindControlFile(options.group);
-  if (!path.ok()) return Fail(path.status());
-  const auto control = collectives::ControlFile::Open(*path, /*writable=*/false);
+  const absl::StatusOr<ControlPaths> paths = FindControlFile(options.group);
+  if (!paths.ok()) return Fail(paths.status());
+  const auto control = collectives::ControlFile::Open(paths->path, /*writable=*/false);
   if (!control.ok()) return Fail(control.status());
   const collectives::Verdict verdict = collectives::ExplainGroup(**control, collectives::StateOfProcess);
   if (options.format == "json") {
-    PrintJson(*path, verdict);
+    PrintJson(*paths, verdict);
   } else {
-    PrintTable(*path, verdict);
+    PrintTable(*paths, verdict);
   }
   return kOk;
 }

@@ -198,6 +198,8 @@ class BenchTest(CommunicationTest):
 
                 wait_for(lambda: (state := why()) and all(rank["finished"] > 20 for rank in state["ranks"]),
                          "the group to run")
+                if algorithm and transport == "shm":
+                    self.check_both_control_files_are_named(launch)
                 ranks[1].send_signal(signal.SIGSTOP)
                 verdict = lambda: (why() or {}).get("verdict", "")
                 wait_for(lambda: "rank 1 " in (said := verdict()) and "is stopped" in said,
@@ -208,6 +210,15 @@ class BenchTest(CommunicationTest):
                     out, err = ranks[rank].communicate(timeout=PATIENCE_S)
                     self.assertRegex(err, rf"rank 1\b.*pid {ranks[1].pid}\b")
                     self.assertRegex(out, r"of 2: all_reduce finished [0-9.]+ ms after the error")
+
+    def check_both_control_files_are_named(self, launch):
+        both = {path.name for path in self.where.glob(f"{launch}*")}
+        self.assertEqual(len(both), 2, both)
+        _, text, _ = xlad("comm", "why", launch)
+        _, out, _ = xlad("comm", "why", launch, "--format", "json")
+        found = json.loads(out)
+        self.assertEqual({os.path.basename(path) for path in [found["file"], *found["other_files"]]}, both)
+        self.assertIn(f"another group with the same rank 0: {found['other_files'][0]}", text)
 
     def test_the_error_of_one_rank_ends_all_ranks(self):
         def limit():
