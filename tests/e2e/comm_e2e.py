@@ -5,16 +5,10 @@ import json
 import os
 import unittest
 
-from harness import folder, xlad
+from harness import CommunicationTest, xlad
 
 
-class CommTest(unittest.TestCase):
-    def setUp(self):
-        made = folder()
-        self.where = made.__enter__()
-        self.addCleanup(made.__exit__, None, None, None)
-        os.environ["XLAD_COMM_DIR"] = str(self.where / "comm")
-
+class CommTest(CommunicationTest):
     def comm(self, *args):
         code, out, err = xlad("comm", *args)
         self.assertEqual((code, err), (0, ""), out)

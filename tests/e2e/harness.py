@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 from ports import free_ports
 
@@ -75,7 +76,10 @@ class CommunicationTest(unittest.TestCase):
         made = folder()
         self.where = made.__enter__()
         self.addCleanup(made.__exit__, None, None, None)
-        os.environ["XLAD_COMM_DIR"] = str(self.where)
+        # Tests of other modules, which may run in the same process, do not use this folder.
+        variables = unittest.mock.patch.dict(os.environ, XLAD_COMM_DIR=str(self.where))
+        variables.start()
+        self.addCleanup(variables.stop)
 
 
 class Process:
