@@ -18,6 +18,7 @@ The exit code is not 0 if a mutant is stale, or if fewer than 95 % of the other 
 
 import argparse
 import concurrent.futures
+import fnmatch
 import json
 import os
 import pathlib
@@ -212,6 +213,14 @@ def stale_mutants(mutants, root=ROOT):
     return found
 
 
+def filters_without_test(filters, root=ROOT):
+    """Returns the parts of these filters that match no test in a *_test.cc."""
+    sources = "".join(file.read_text() for folder in ("service", "tests/simulation")
+                      for file in sorted((root / folder).rglob("*_test.cc")))
+    tests = [f"{suite}.{name}" for suite, name in re.findall(r"\bTEST(?:_F|_P)?\((\w+),\s*(\w+)\)", sources)]
+    return [part for filter_ in filters for part in filter_.split(":") if not fnmatch.filter(tests, part)]
+
+
 def output_of(command, **options):
     return subprocess.run(command, check=True, capture_output=True, text=True, **options).stdout
 
@@ -260,16 +269,18 @@ class Builder:
         return ""
 
 
-def run_storms(binary, seeds, tests):
+def run_tests(binary, seeds, tests):
     """Returns the seed that failed, or `seeds` if it is unknown or none failed, or 0 if another test than the storms
-    failed; and the failure or None. A program that fails and names no failed test raises RuntimeError: it says nothing
-    about the mutant."""
+    failed; and the failure or None. A program that runs no test, or fails and names no failed test, raises
+    RuntimeError: it says nothing about the mutant."""
     environment = {**os.environ, "XLAD_STORM_SEEDS": str(seeds), "GTEST_FAIL_FAST": "1"}
     try:
         result = subprocess.run([str(binary), f"--gtest_filter={tests}"], cwd=ROOT, env=environment,
                                 capture_output=True, text=True, timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
         return seeds, f"does not end within {TIMEOUT_S} s"
+    if "Running 0 tests" in result.stdout:
+        raise RuntimeError(f"{binary}: found no test for the filter {tests}, expected one or more")
     found = re.search(r"^seed (\d+) \(.*?\): (.*)", result.stdout, re.MULTILINE)
     if found:
         return int(found[1]), found[2]
@@ -301,7 +312,7 @@ def try_mutant(builder, mutant, seeds):
     error = builder.build(path, source.replace(text, replacement), program, out)
     if error:
         return "stale", f"does not compile: {error[:2000]}", 0
-    after, violation = run_storms(out / "test", seeds, tests)
+    after, violation = run_tests(out / "test", seeds, tests)
     (out / "test").unlink()
     return ("caught", violation, after) if violation else ("missed", "", after)
 
@@ -312,14 +323,18 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--build", default="build/release")
-    parser.add_argument("--check", action="store_true", help="only check that the text of each mutant occurs once")
+    parser.add_argument("--check", action="store_true",
+                        help="only check that the text of each mutant occurs once, and that each filter has a test")
     options = parser.parse_args()
     mutants = [mutant for mutant in MUTANTS if options.only in mutant[0]]
     stale = stale_mutants(mutants)
     for name, what in stale:
         print(f"| {name} | stale | 0 | {what} |")
-    if stale or options.check:
-        return 1 if stale else 0
+    without_test = filters_without_test(sorted({tests_of(mutant)[1] for mutant in mutants}))
+    for part in without_test:
+        print(f"found no test for the filter {part}, expected one or more")
+    if stale or without_test or options.check:
+        return 1 if stale or without_test else 0
     builder = Builder(ROOT / options.build)
     counts = {"caught": 0, "missed": 0, "stale": 0}
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:

@@ -49,10 +49,18 @@ class Mutants(unittest.TestCase):
             for line, code, expected in cases:
                 binary.write_text(f"#!/bin/sh\necho '{line}'\nexit {code}\n")
                 binary.chmod(0o755)
-                self.assertEqual(mutants.run_storms(binary, 300, "*"), expected, line)
+                self.assertEqual(mutants.run_tests(binary, 300, "*"), expected, line)
             binary.write_text("#!/bin/sh\necho no library >&2\nexit 127\n")
             with self.assertRaisesRegex(RuntimeError, "exit code 127 and no failed test.*no library"):
-                mutants.run_storms(binary, 300, "*")
+                mutants.run_tests(binary, 300, "*")
+            binary.write_text("#!/bin/sh\necho '[==========] Running 0 tests from 0 test suites.'\n")
+            with self.assertRaisesRegex(RuntimeError, "found no test for the filter Storms"):
+                mutants.run_tests(binary, 300, "Storms.*")
+
+    def test_each_filter_has_a_test(self):
+        self.assertEqual(mutants.filters_without_test(mutants.tests_of(row)[1] for row in mutants.MUTANTS), [])
+        self.assertEqual(mutants.filters_without_test(["StormTest.*:NoSuchTest.*", "StormTest.NoSuchTest"]),
+                         ["NoSuchTest.*", "StormTest.NoSuchTest"])
 
 
 if __name__ == "__main__":
