@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
-"""Inserts faults into the coordinator's own logic, one at a time, and expects the simulation to detect each of them.
+"""Inserts faults into the logic of the coordinator and the worker, one at a time, and expects tests to detect them.
 
   tests/simulation/mutants.py [--seeds N] [--only NAME] [--jobs N] [--build FOLDER]
   tests/simulation/mutants.py --check
 
 A mutant is a replacement of one piece of source text. Its file is compiled outside of the tree with the command of the
-build. The object is linked before the libraries into a copy of the test program. Nothing else is built, and no source
-is changed. The fault storms (storm_test.cc) run over at most N seeds (default 300). Files that the storms do not use,
-and mutants that the storms do not find, have tests of their own (TESTS, NOT_FOUND_BY_STORMS). The mutant is caught if
-one of them fails, crashes, or does not end within TIMEOUT_S. Each row of the printed table has the mutant, its state,
-the seed that failed (N if it is unknown or none failed), and the failure.
+build. The object is linked before the libraries into a copy of the test program. Nothing else is built, so the test
+programs must have been built before. No source is changed. The fault storms (storm_test.cc) run over at most N seeds
+(default 300). Files that the storms do not use, and mutants that the storms do not find, have tests of their own (TESTS,
+NOT_FOUND_BY_STORMS). The mutant is caught if one of them fails, crashes, or does not end within TIMEOUT_S. Each row of
+the printed table has the mutant, its state, the seed that failed (N if it is unknown or none failed), and the failure.
 
 A mutant is stale if its text does not occur exactly once in the file or equals its replacement, or if it does not
-compile. If texts are stale, the script lists these mutants before anything is built, and ends; --check does only that.
-The exit code is not 0 if a mutant is stale, or if fewer than 95 % of the other mutants are caught.
+compile or link. If texts are stale, or a filter matches no test, the script says so before anything is built,
+and ends; --check does only that. The exit code is not 0 if a mutant is stale, or if fewer than 95 % of the other mutants
+are caught.
 """
 
 import argparse
@@ -262,10 +263,11 @@ class Builder:
         link = shlex.split(link.removeprefix(": && ").removesuffix(" && :"))
         link[link.index("-o") + 1] = str(out / "test")
         link.insert(next(i for i, argument in enumerate(link) if argument.endswith(".o")), str(out / "mutant.o"))
-        for step in (command, link):
+        unlinked = f"does not link, which also happens if {program} has not been built"
+        for step, error in ((command, "does not compile"), (link, unlinked)):
             result = subprocess.run(step, cwd=self.folder, capture_output=True, text=True)
             if result.returncode != 0:
-                return result.stderr
+                return f"{error}: {result.stderr[:2000]}"
         return ""
 
 
@@ -311,7 +313,7 @@ def try_mutant(builder, mutant, seeds):
     out.mkdir(parents=True, exist_ok=True)
     error = builder.build(path, source.replace(text, replacement), program, out)
     if error:
-        return "stale", f"does not compile: {error[:2000]}", 0
+        return "stale", error, 0
     after, violation = run_tests(out / "test", seeds, tests)
     (out / "test").unlink()
     return ("caught", violation, after) if violation else ("missed", "", after)

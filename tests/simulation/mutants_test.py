@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import mutants
 
@@ -56,6 +57,18 @@ class Mutants(unittest.TestCase):
             binary.write_text("#!/bin/sh\necho '[==========] Running 0 tests from 0 test suites.'\n")
             with self.assertRaisesRegex(RuntimeError, "found no test for the filter Storms"):
                 mutants.run_tests(binary, 300, "Storms.*")
+
+    def test_an_error_says_which_step_of_the_build_failed(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            path, *_ = mutants.MUTANTS[0][1:]
+            builder = mutants.Builder.__new__(mutants.Builder)
+            builder.folder = folder
+            for compiler, error in (("false", "does not compile: "), ("true", "does not link, which also happens if")):
+                builder.commands = {str(mutants.ROOT / path): {"file": str(mutants.ROOT / path),
+                                                               "command": f"{compiler} {mutants.ROOT / path} -o x.o"}}
+                with unittest.mock.patch.object(mutants, "output_of", lambda *_, **__: ": && false x.o -o y && :"):
+                    self.assertTrue(builder.build(path, "", "simulation_test", folder).startswith(error), error)
 
     def test_each_filter_has_a_test(self):
         self.assertEqual(mutants.filters_without_test(mutants.tests_of(row)[1] for row in mutants.MUTANTS), [])
