@@ -7,14 +7,15 @@
 A mutant is a replacement of one piece of source text. Its file is compiled outside of the tree with the command of the
 build. The object is linked before the libraries into a copy of the test program. Nothing else is built, so the test
 programs must have been built before. No source is changed. The fault storms (storm_test.cc) run over at most N seeds
-(default 300). Files that the storms do not use, and mutants that the storms do not find, have tests of their own (TESTS,
-NOT_FOUND_BY_STORMS). The mutant is caught if one of them fails, crashes, or does not end within TIMEOUT_S. Each row of
-the printed table has the mutant, its state, the seed that failed (N if it is unknown or none failed), and the failure.
+(default 300). Files that the storms do not use, and mutants that the storms do not find, have tests of their own
+(TESTS, NOT_FOUND_BY_STORMS). The mutant is caught if one of them fails, crashes, or does not end within TIMEOUT_S. Each
+row of the printed table has the mutant, its state, the seed that failed (N if it is unknown or none failed), and the
+failure.
 
 A mutant is stale if its text does not occur exactly once in the file or equals its replacement, or if it does not
-compile or link. If texts are stale, or a filter matches no test, the script says so before anything is built,
-and ends; --check does only that. The exit code is not 0 if a mutant is stale, or if fewer than 95 % of the other mutants
-are caught.
+compile or link. If texts are stale, or a filter matches no test, the script says so before anything is built, and ends;
+--check does only that. The exit code is not 0 if a mutant is stale, or if fewer than 95 % of the other mutants are
+caught.
 """
 
 import argparse
