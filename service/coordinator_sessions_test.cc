@@ -103,6 +103,23 @@ TEST_F(SessionsTest, SendsPartialsInF32UnlessAWorkerHasAnOlderVersion) {
   EXPECT_EQ(*coordinator().sessions().SendsPartialsInF32(JobId(id)), false);
 }
 
+TEST_F(SessionsTest, ProgramsHaveOnlyTheOpsOfAllWorkersOfTheSession) {
+  has_dots = true;
+  Register(1, "a", 1, {}, {"cuda/sm_90"});
+  const std::string small = Open("small", 2);
+  ReadyAt(1, small, "127.0.0.1:1");
+  EXPECT_TRUE(coordinator().sessions().TargetOf(JobId(small))->has_dots_of_f64_and_s8());
+  Register(2, "b", 1, {}, {"cuda/sm_90"});
+  has_dots = false;
+  Register(3, "c", 1, {}, {"cuda/sm_90"});
+  const std::string id = Open();
+  ReadyAt(2, id, "127.0.0.1:2");
+  Ready(3, id);
+  const auto target = coordinator().sessions().TargetOf(JobId(id));
+  ASSERT_TRUE(target.ok()) << target.status();
+  EXPECT_FALSE(target->has_dots_of_f64_and_s8());
+}
+
 TEST_F(SessionsTest, NeedsAWorkerThatServes) {
   Register(1, "a");
   const std::string id = Open("key", 2);
