@@ -71,7 +71,9 @@ class MappedBench {
           "found that no rank has died, expected Shrink only after a death; the error was: ",
           messages_status_.message()));
     }
-    return group_->Shrink();
+    // Another rank may still wait for a connection to the dead rank, for at most message_options_.deadline_ms.
+    constexpr int64_t kShrinkMs = 30000;
+    return group_->Shrink(kShrinkMs + message_options_.deadline_ms);
   }
 
   // The plans among which the group chooses, with their predicted times, fastest first. They do not send messages: the
