@@ -137,6 +137,32 @@ std::string DotText(const std::string& operands, const std::string& result, int6
       operands, m, k, operands, k, n, result, m, n);
 }
 
+// An array of elements of at most 16 bits. The values of integers are not negative.
+Array NarrowArray(ElementType type, const Dims& dims, const std::vector<double>& values) {
+  Array array(tensor::Shape{type, dims});
+  const size_t width = array.bytes().size() / values.size();
+  for (size_t i = 0; i < values.size(); ++i) {
+    const uint16_t bits =
+        tensor::IsFloating(type) ? tensor::EncodeSmallFloat(type, values[i]) : static_cast<uint16_t>(values[i]);
+    std::memcpy(array.bytes().data() + i * width, &bits, width);
+  }
+  return array;
+}
+
+// Computes the product of lhs[m, k] and rhs[k, n], whose sizes are `sizes`.
+void ExpectExactDot(const std::string& operands, const std::string& result, const std::array<int64_t, 3>& sizes,
+                    const std::vector<double>& lhs, const std::vector<double>& rhs) {
+  const auto& [m, k, n] = sizes;
+  const ElementType type = *tensor::ParseElementType(operands);
+  const std::vector<Array> inputs = {NarrowArray(type, {m, k}, lhs), NarrowArray(type, {k, n}, rhs)};
+  const auto module = Read(DotText(operands, result, m, k, n));
+  const auto run = Interpret(*module->entry(), inputs);
+  ASSERT_TRUE(run.ok()) << operands << ": " << run.status();
+  EXPECT_EQ(run->macros, 0) << operands;
+  EXPECT_TRUE(run->results[0] == Evaluated(*module, inputs)[0])
+      << operands << " to " << result << ", " << m << " x " << k << " x " << n;
+}
+
 // Products of s8 and u8 are exact, and so are those of f16 if their sums are: these are sums of small integers.
 TEST(LowerNarrowTest, DotsOfNarrowTypesAreExact) {
   const auto random = SeededRandom(6);
@@ -148,25 +174,13 @@ TEST(LowerNarrowTest, DotsOfNarrowTypesAreExact) {
        {Case{"s8", "s32", 256}, Case{"u8", "s32", 256}, Case{"u8", "u32", 256}, Case{"s8", "s8", 256},
         Case{"f16", "f32", 50}, Case{"f16", "f16", 4}, Case{"bf16", "f32", 50}, Case{"f8e4m3fn", "f32", 9},
         Case{"f8e5m2", "f32", 5}}) {
-    for (const auto& [m, k, n] : {std::array<int64_t, 3>{1, 1, 1}, {7, 13, 5}, {130, 300, 140}, {33, 1100, 3}}) {
-      const auto module = Read(DotText(operands, result, m, k, n));
-      std::vector<Array> inputs;
-      for (const Dims& dims : {Dims{m, k}, Dims{k, n}}) {
-        Array& array = inputs.emplace_back(tensor::Shape{*tensor::ParseElementType(operands), dims});
-        const size_t width = array.bytes().size() / static_cast<size_t>(array.elements());
-        for (size_t i = 0; i < static_cast<size_t>(array.elements()); ++i) {
-          const auto value = static_cast<float>(random->Below(below));
-          const auto type = *tensor::ParseElementType(operands);
-          const uint16_t bits = tensor::IsFloating(type) ? tensor::EncodeSmallFloat(type, static_cast<double>(value))
-                                                         : static_cast<uint16_t>(value);
-          std::memcpy(array.bytes().data() + i * width, &bits, width);
-        }
+    for (const auto& sizes : {std::array<int64_t, 3>{1, 1, 1}, {7, 13, 5}, {130, 300, 140}, {33, 1100, 3}}) {
+      const auto& [m, k, n] = sizes;
+      std::vector<double> lhs(static_cast<size_t>(m * k)), rhs(static_cast<size_t>(k * n));
+      for (std::vector<double>* const values : {&lhs, &rhs}) {
+        for (double& value : *values) value = static_cast<double>(random->Below(below));
       }
-      const auto run = Interpret(*module->entry(), inputs);
-      ASSERT_TRUE(run.ok()) << operands << ": " << run.status();
-      EXPECT_EQ(run->macros, 0) << operands;
-      EXPECT_TRUE(run->results[0] == Evaluated(*module, inputs)[0])
-          << operands << " to " << result << ", " << m << " x " << k << " x " << n;
+      ExpectExactDot(operands, result, sizes, lhs, rhs);
     }
   }
 }
@@ -174,30 +188,16 @@ TEST(LowerNarrowTest, DotsOfNarrowTypesAreExact) {
 // One row of lhs and one column of rhs have an infinity. An f16 is computed as two parts: here the second part of most
 // numbers is 0, and that of 259 is -1.
 TEST(LowerNarrowTest, DotsWithInfinitiesAreExact) {
-  const double infinity = std::numeric_limits<double>::infinity();
   for (const auto& [operands, result] : std::vector<std::pair<std::string, std::string>>{
            {"f16", "f32"}, {"f16", "f16"}, {"bf16", "f32"}, {"f8e5m2", "f32"}}) {
-    const ElementType type = *tensor::ParseElementType(operands);
-    for (const auto& [m, k, n] : {std::array<int64_t, 3>{1, 1, 1}, {7, 13, 5}, {33, 300, 3}}) {
-      const auto module = Read(DotText(operands, result, m, k, n));
+    for (const auto& sizes : {std::array<int64_t, 3>{1, 1, 1}, {7, 13, 5}, {33, 300, 3}}) {
+      const auto& [m, k, n] = sizes;
       std::vector<double> lhs(static_cast<size_t>(m * k)), rhs(static_cast<size_t>(k * n), 259);
       for (size_t i = 0; i < lhs.size(); ++i) lhs[i] = static_cast<double>(1 + i % 3);
       for (size_t i = static_cast<size_t>(n); i < rhs.size(); ++i) rhs[i] = static_cast<double>(1 + i % 3);
-      lhs[static_cast<size_t>(m / 2 * k)] = rhs[static_cast<size_t>((k - 1) * n)] = infinity;
-      std::vector<Array> inputs;
-      for (const auto& [values, dims] : {std::pair(lhs, Dims{m, k}), {rhs, Dims{k, n}}}) {
-        Array& array = inputs.emplace_back(tensor::Shape{type, dims});
-        const size_t width = array.bytes().size() / values.size();
-        for (size_t i = 0; i < values.size(); ++i) {
-          const uint16_t bits = tensor::EncodeSmallFloat(type, values[i]);
-          std::memcpy(array.bytes().data() + i * width, &bits, width);
-        }
-      }
-      const auto run = Interpret(*module->entry(), inputs);
-      ASSERT_TRUE(run.ok()) << operands << ": " << run.status();
-      EXPECT_EQ(run->macros, 0) << operands;
-      EXPECT_TRUE(run->results[0] == Evaluated(*module, inputs)[0])
-          << operands << " to " << result << ", " << m << " x " << k << " x " << n;
+      lhs[static_cast<size_t>(m / 2 * k)] = std::numeric_limits<double>::infinity();
+      rhs[static_cast<size_t>((k - 1) * n)] = std::numeric_limits<double>::infinity();
+      ExpectExactDot(operands, result, sizes, lhs, rhs);
     }
   }
 }
