@@ -28,8 +28,8 @@ absl::Status JointLaunch::Run() {
   for (size_t i = 0; i < entries.size(); ++i) by_group[entries[i].group].push_back(i);
   std::vector<absl::Status> statuses(entries.size());
   const auto run = [&](std::vector<size_t> indices) {
-    std::stable_sort(indices.begin(), indices.end(),
-                     [&](size_t a, size_t b) { return entries[a].number < entries[b].number; });
+    std::sort(indices.begin(), indices.end(),
+              [&](size_t a, size_t b) { return entries[a].number < entries[b].number; });
     for (const size_t i : indices) statuses[i] = entries[i].run();
   };
   std::vector<std::thread> threads;
