@@ -127,14 +127,12 @@ absl::StatusOr<Planned> Plan(std::unique_ptr<Module> module, const CompileReques
   PipelineOptions pipeline;
   pipeline.dump_directory = request.dump_directory();
   pipeline.verify = options.verify;
-  // Only the library ops of CPUs read packed operands in place. A simulated chip computes the products of an attention
-  // as separate steps.
-  if (IsGpu(request.target())) pipeline.without = {"pack-loop-operands"};
-  if (!request.target().chip().empty()) pipeline.without = {"fuse-attention", "pack-loop-operands"};
-  if (policy.op_by_op()) {
-    pipeline.without = {"combine-collectives", "fuse-attention", "fuse", "fuse-rows", "pack-loop-operands"};
-  }
-  if (changes.leaves_operands_unpacked) pipeline.without.push_back("pack-loop-operands");
+  // A simulated chip computes the products of an attention as separate steps.
+  if (!request.target().chip().empty()) pipeline.without = {"fuse-attention"};
+  if (policy.op_by_op()) pipeline.without = {"combine-collectives", "fuse-attention", "fuse", "fuse-rows"};
+  // Only the library ops of CPUs read packed operands in place, and op-by-op execution is a baseline.
+  const bool reads_packed = !IsGpu(request.target()) && request.target().chip().empty() && !policy.op_by_op();
+  if (!reads_packed || changes.leaves_operands_unpacked) pipeline.without.push_back("pack-loop-operands");
   XLAD_RETURN_IF_ERROR(RunPipeline(*result.module, planned.context, pipeline, &result.times));
   planned.context.attention_costs = nullptr;  // `costs` ends with this function.
   planned.has_attention = !costs.empty();
