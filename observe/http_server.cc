@@ -2,70 +2,73 @@
 
 #include <httplib.h>
 
-#include <thread>
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/network.h"
+#include "observe/http_connections.h"
 
 namespace xlad::observe {
 namespace {
 
-constexpr int kThreads = 4;
-constexpr int kTimeoutSeconds = 2;
 constexpr size_t kMaxBodyBytes = 1024;  // GET and HEAD requests have no body.
-constexpr size_t kMaxRequestsPerConnection = 1000;
 
-class LibraryServer final : public HttpServer {
+// A request in memory, and the response to it.
+class MemoryStream final : public httplib::Stream {
  public:
-  explicit LibraryServer(HttpHandler handler) : handler_(std::move(handler)) {
-    server_.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-    // By default the library sets SO_REUSEPORT, which lets several processes share the port.
-    server_.set_socket_options([](socket_t socket) {
-      const int yes = 1;
-      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    });
-    server_.set_read_timeout(kTimeoutSeconds);
-    server_.set_write_timeout(kTimeoutSeconds);
-    server_.set_payload_max_length(kMaxBodyBytes);
-    server_.set_keep_alive_max_count(kMaxRequestsPerConnection);
-    server_.set_default_headers({{"Cache-Control", "no-store"},
-                                 {"X-Content-Type-Options", "nosniff"},
-                                 {"X-Frame-Options", "DENY"},
-                                 {"Referrer-Policy", "no-referrer"},
-                                 {"Content-Security-Policy",
-                                  "default-src 'none'; connect-src 'self'; img-src data:; "
-                                  "script-src 'unsafe-inline'; style-src 'unsafe-inline'"}});
-    server_.Get(".*",
-                [this](const httplib::Request& request, httplib::Response& response) { Handle(request, &response); });
+  MemoryStream(const std::string& request, HostPort client) : request_(request), client_(std::move(client)) {}
+
+  bool is_readable() const override { return at_ < request_.size(); }
+  bool is_writable() const override { return true; }
+  ssize_t read(char* out, size_t size) override {
+    const size_t n = request_.copy(out, size, at_);
+    at_ += n;
+    return static_cast<ssize_t>(n);
+  }
+  ssize_t write(const char* bytes, size_t size) override {
+    response_.append(bytes, size);
+    return static_cast<ssize_t>(size);
+  }
+  void get_remote_ip_and_port(std::string& ip, int& port) const override {
+    ip = client_.host;
+    port = client_.port;
+  }
+  void get_local_ip_and_port(std::string&, int&) const override {}
+  socket_t socket() const override { return INVALID_SOCKET; }
+
+  std::string TakeResponse() { return std::move(response_); }
+
+ private:
+  const std::string& request_;
+  const HostPort client_;
+  size_t at_ = 0;
+  std::string response_;
+};
+
+// The library parses requests and writes responses. Its own server is not used: a thread of it waits for each
+// connection, so that a few clients that send nothing would keep all others waiting.
+class Library final : public httplib::Server {
+ public:
+  explicit Library(HttpHandler handler) : handler_(std::move(handler)) {
+    set_payload_max_length(kMaxBodyBytes);
+    set_default_headers({{"Cache-Control", "no-store"},
+                         {"X-Content-Type-Options", "nosniff"},
+                         {"X-Frame-Options", "DENY"},
+                         {"Referrer-Policy", "no-referrer"},
+                         {"Content-Security-Policy",
+                          "default-src 'none'; connect-src 'self'; img-src data:; "
+                          "script-src 'unsafe-inline'; style-src 'unsafe-inline'"}});
+    Get(".*", [this](const httplib::Request& request, httplib::Response& response) { Handle(request, &response); });
   }
 
-  ~LibraryServer() override {
-    server_.stop();
-    if (thread_.joinable()) thread_.join();
+  std::string Answer(const std::string& request, const std::string& client) {
+    const absl::StatusOr<HostPort> from = ParseHostPort(client);
+    MemoryStream stream(request, from.ok() ? *from : HostPort());
+    bool closed = false;
+    process_request(stream, /*close_connection=*/true, closed, nullptr);
+    return stream.TakeResponse();
   }
-
-  absl::Status Listen(const std::string& address) {
-    XLAD_ASSIGN_OR_RETURN(const HostPort at, ParseHostPort(address));
-    int port = at.port;
-    if (port == 0) {
-      port = server_.bind_to_any_port(at.host);
-    } else if (!server_.bind_to_port(at.host, port)) {
-      port = -1;
-    }
-    if (port < 0) {
-      return absl::AlreadyExistsError(
-          absl::StrCat("cannot listen on ", address,
-                       " for HTTP: the port is in use, or the host is not an address of this machine"));
-    }
-    address_ = JoinHostPort(at.host, port);
-    thread_ = std::thread([this] { server_.listen_after_bind(); });
-    // Waits until the server runs, because an earlier stop would have no effect.
-    while (!server_.is_running()) std::this_thread::yield();
-    return absl::OkStatus();
-  }
-
-  std::string Address() const override { return address_; }
 
  private:
   void Handle(const httplib::Request& request, httplib::Response* response) {
@@ -79,9 +82,34 @@ class LibraryServer final : public HttpServer {
   }
 
   const HttpHandler handler_;
-  httplib::Server server_;
+};
+
+class LibraryServer final : public HttpServer {
+ public:
+  explicit LibraryServer(HttpHandler handler) : library_(std::move(handler)) {}
+
+  absl::Status Listen(const std::string& address) {
+    XLAD_ASSIGN_OR_RETURN(const HostPort at, ParseHostPort(address));
+    auto listening = HttpConnections::Listen(
+        address,
+        [this](const std::string& request, const std::string& client) { return library_.Answer(request, client); },
+        HttpLimits());
+    if (!listening.ok()) {
+      return absl::Status(listening.status().code(),
+                          absl::StrCat("cannot listen on ", address, " for HTTP: ", listening.status().message()));
+    }
+    connections_ = *std::move(listening);
+    XLAD_ASSIGN_OR_RETURN(const HostPort bound, ParseHostPort(connections_->Address()));
+    address_ = JoinHostPort(at.host, bound.port);
+    return absl::OkStatus();
+  }
+
+  std::string Address() const override { return address_; }
+
+ private:
+  Library library_;
+  std::unique_ptr<HttpConnections> connections_;
   std::string address_;
-  std::thread thread_;
 };
 
 }  // namespace

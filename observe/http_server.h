@@ -1,4 +1,5 @@
-// An HTTP/1.1 server for small pages: metrics, health, a dashboard. It accepts only GET and HEAD.
+// An HTTP/1.1 server for small pages: metrics, health, a dashboard. It accepts only GET and HEAD, and one request per
+// connection.
 #pragma once
 
 #include <functional>
@@ -27,8 +28,8 @@ using HttpHandler = std::function<HttpResponse(const HttpRequest&)>;
 
 class HttpServer {
  public:
-  // Serves on `address`, HOST:PORT; the system chooses a free port if PORT is 0. AlreadyExists if the port is in use
-  // or HOST is not an address of this machine, InvalidArgument if `address` is malformed.
+  // Serves on `address`, HOST:PORT; the system chooses a free port if PORT is 0. AlreadyExists if the port is in use,
+  // InvalidArgument if `address` is malformed. Other errors are those of Network::Listen.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address, HttpHandler handler);
   // Answers the requests that have begun, then stops the server.
   virtual ~HttpServer() = default;
