@@ -129,7 +129,9 @@ absl::StatusOr<Planned> Plan(std::unique_ptr<Module> module, const CompileReques
   pipeline.verify = options.verify;
   // A simulated chip computes the products of an attention as separate steps.
   if (!request.target().chip().empty()) pipeline.without = {"fuse-attention"};
-  if (policy.op_by_op()) pipeline.without = {"combine-collectives", "fuse-attention", "fuse", "fuse-rows"};
+  if (policy.op_by_op()) {
+    pipeline.without = {"combine-collectives", "fuse-attention", "fuse", "fuse-rows", "fuse-sibling-reductions"};
+  }
   // Only the library ops of CPUs read packed operands in place, and op-by-op execution is a baseline.
   const bool reads_packed = !IsGpu(request.target()) && request.target().chip().empty() && !policy.op_by_op();
   if (!reads_packed || changes.leaves_operands_unpacked) pipeline.without.push_back("pack-loop-operands");
