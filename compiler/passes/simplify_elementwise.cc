@@ -92,12 +92,42 @@ Instruction* SimplifyBitwise(Instruction* bitwise) {
   return nullptr;
 }
 
+// x^whole, times the square root of x if `has_root`. `whole` is positive or `has_root` is true.
+Instruction* Multiplied(Instruction* x, int whole, bool has_root, hlo::Builder& builder) {
+  Instruction* product = nullptr;
+  const auto multiply = [&](Instruction* factor) {
+    product = product == nullptr ? factor : builder.Binary(Opcode::kMultiply, product, factor);
+  };
+  Instruction* square = whole >= 2 ? builder.Binary(Opcode::kMultiply, x, x) : nullptr;
+  for (int i = 0; i < whole / 2; ++i) multiply(square);
+  if (whole % 2 == 1) multiply(x);
+  if (has_root) multiply(builder.Unary(Opcode::kSqrt, x));
+  return product;
+}
+
+// Powers by whole numbers and halves become multiplications, a square root and a division, because these are vector
+// instructions, and the power of an f64 is a call of the C library for each element. A result that is below the normal
+// numbers of the type may become 0. Narrow types would round too often, and their squares overflow early.
 Instruction* SimplifyPower(Instruction* power, hlo::Builder& builder) {
-  if (!IsFloat(power)) return nullptr;
+  constexpr double kMaxHalves = 8;
+  const std::optional<double> exponent = hlo::SplatValue(*power->operand(1));
+  if (!IsFloat(power) || !exponent) return nullptr;
   Instruction* x = power->operand(0);
-  if (IsSplat(power->operand(1), 1)) return x;
-  if (IsSplat(power->operand(1), 2)) return builder.Binary(Opcode::kMultiply, x, x);
-  return nullptr;
+  if (*exponent == 1) return x;
+  if (*exponent == 2) return builder.Binary(Opcode::kMultiply, x, x);
+  const ElementType type = power->shape().type();
+  const double halves = 2 * std::abs(*exponent);
+  if ((type != ElementType::kF32 && type != ElementType::kF64) || halves == 0) return nullptr;
+  if (halves > kMaxHalves || halves != std::floor(halves)) return nullptr;
+  const auto full = [&](double value) { return builder.Full(power->shape(), builder.Scalar(type, value)); };
+  const bool has_root = std::fmod(halves, 2) == 1;
+  Instruction* result = Multiplied(x, static_cast<int>(halves / 2), has_root, builder);
+  if (has_root) result = builder.Unary(Opcode::kAbs, result);  // The power of -0 is +0 or +inf.
+  if (*exponent < 0) result = builder.Binary(Opcode::kDivide, full(1), result);
+  if (!has_root) return result;
+  // The power of -inf is that of inf, but the square root of -inf is a NaN.
+  Instruction* is_infinite = builder.Compare(hlo::Comparison::kEq, x, full(-INFINITY));
+  return builder.Select(is_infinite, full(*exponent < 0 ? 0 : INFINITY), result);
 }
 
 Instruction* SimplifySelect(Instruction* select) {
