@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/kernel_abi.h"
+#include "base/utf8.h"
 #include "compiler/buffers/rematerialize.h"
 #include "compiler/codegen/emit_code.h"
 #include "hlo/analysis/leaves.h"
@@ -36,7 +37,7 @@ std::vector<BufferSlice> SlicesOf(const BufferAssignment& assignment, const std:
 
 void FillProgram(const CompileRequest& request, const Compilation& compilation, const Donation& donation,
                  Executable* executable) {
-  executable->set_name(compilation.module->name());
+  executable->set_name(ToUtf8(compilation.module->name()));
   executable->set_kernel_abi_version(XLAD_KERNEL_ABI_VERSION);
   executable->set_program_hash(Sha256Hex(request.partitioned_module()));
   *executable->mutable_mesh() = request.mesh();

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/utf8.h"
 #include "compiler/analysis/instruction_facts.h"
 #include "hlo/attribute_keys.h"
 #include "hlo/build/builder.h"
@@ -56,11 +57,11 @@ absl::StatusOr<CollectiveSpec::Reduction> ReductionOf(const Instruction& instruc
 void AddOrigin(const Instruction& instruction, CollectiveSpec* spec) {
   const hlo::CollectiveOrigin origin = hlo::ReadOrigin(instruction);
   for (absl::string_view axis : absl::StrSplit(origin.axes, ',', absl::SkipEmpty())) {
-    spec->add_axes(std::string(axis));
+    spec->add_axes(ToUtf8(axis));
   }
-  for (const std::string& line : origin.because) spec->add_because(line);
-  spec->set_op(origin.ops.empty() ? instruction.name() : absl::StrJoin(origin.ops, ","));
-  spec->set_source(instruction.parent()->parent()->SourceOf(instruction));
+  for (const std::string& line : origin.because) spec->add_because(ToUtf8(line));
+  spec->set_op(ToUtf8(origin.ops.empty() ? instruction.name() : absl::StrJoin(origin.ops, ",")));
+  spec->set_source(ToUtf8(instruction.parent()->parent()->SourceOf(instruction)));
 }
 
 std::vector<std::vector<int64_t>> OneGroup(int64_t devices) {

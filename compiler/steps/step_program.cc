@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_join.h"
+#include "base/utf8.h"
 #include "compiler/analysis/collective_spec.h"
 #include "compiler/analysis/flops.h"
 #include "compiler/analysis/instruction_facts.h"
@@ -42,9 +43,9 @@ class StepBuilder {
   absl::Status Add(const std::vector<LinearOp>& ops, google::protobuf::RepeatedPtrField<Step>* steps) {
     for (const LinearOp& op : ops) {
       Step step;
-      step.set_name(op.instruction->name());
+      step.set_name(ToUtf8(op.instruction->name()));
       step.set_is_repeated(op.is_repeated);
-      step.set_source(NearestSource(*op.instruction));
+      step.set_source(ToUtf8(NearestSource(*op.instruction)));
       XLAD_ASSIGN_OR_RETURN(bool needed, Fill(op, &step));
       if (!needed) continue;
       SetWork(op, &step);

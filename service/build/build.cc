@@ -13,6 +13,7 @@
 #include "base/cores.h"
 #include "base/file_system.h"
 #include "base/sandbox.h"
+#include "base/utf8.h"
 #include "compiler/compile.h"
 #include "compiler/report.h"
 #include "compiler/serialize.h"
@@ -240,7 +241,7 @@ absl::StatusOr<BuildResponse> Build(const BuildRequest& request, compiler::Objec
   // The text is printed while the program is compiled.
   std::future<std::string> text = std::async(
       std::launch::async, [&sharded] { return hlo::PrintText(*sharded.partitioned.variants.at(0).module); });
-  for (const std::string& warning : sharded.partitioned.warnings) response.add_warnings(warning);
+  for (const std::string& warning : sharded.partitioned.warnings) response.add_warnings(ToUtf8(warning));
 
   BackgroundProof proof(sharded, objects);
   const absl::Status compiled = CompileForTargets(sharded.partitioned, request, spec, objects, &response);
@@ -270,7 +271,7 @@ int RunBuildChild(bool is_idle) {
     response = *std::move(built);
     AddObjects(&objects, &response);
   } else {
-    response.set_error(std::string(built.status().message()));
+    response.set_error(ToUtf8(built.status().message()));  // It may contain bytes of the program.
     response.set_error_code(static_cast<int>(built.status().code()));
   }
   const std::string not_isolated = sandbox.ok() ? "" : std::string(sandbox.message());

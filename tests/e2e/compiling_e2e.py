@@ -305,5 +305,39 @@ class Compiling(unittest.TestCase):
         self.assertEqual(code, 2, err)
 
 
+# Names and sources are any bytes in HLO, but the string fields of protocol buffers are UTF-8.
+class BytesThatAreNotUtf8(unittest.TestCase):
+    def changed(self, where, pattern, replacement):
+        """Writes a copy of JOB in which `pattern` is replaced in the program for eight devices."""
+        shutil.copytree(JOB, where / "job")
+        for proto in (where / "job").glob("*.pb"):
+            proto.unlink()
+        path = where / "job/step.dp8.hlo"
+        program, count = re.subn(pattern, replacement, path.read_bytes())
+        self.assertGreater(count, 0)
+        path.write_bytes(program)
+        return where / "job"
+
+    def test_a_program_with_such_names_and_sources_trains(self):
+        for bytes_of_name in (b"\\\\377", b"\xff", b"\xc3"):
+            with self.subTest(bytes_of_name), folder() as where:
+                metadata = b'metadata={source_file="' + bytes_of_name + b'.py" source_line=3 op_name="' + bytes_of_name
+                job = self.changed(where, rb'metadata=\{op_name="', metadata)
+                code, _, err = xlad("run", job, "--mesh", "dp=8", "--device", "cpu:8", "--workers", 2, "--steps", 5,
+                                    "--trace", where / "trace.json")
+                self.assertEqual(code, 0, err)
+                self.assertIn("SUCCEEDED after 5 of 5 steps", err)
+                self.assertIn("\ufffd.py:3", (where / "trace.json").read_text())
+
+    def test_the_error_of_a_build_names_them(self):
+        with folder() as where:
+            job = self.changed(where, rb"negate\((%[^)]*)\)", rb'custom-call(\1), custom_call_target="a\\377b"')
+            code, _, err = xlad("run", job, "--mesh", "dp=8", "--device", "cpu:8", "--steps", 5)
+            self.assertEqual(code, 1)
+            self.assertIn("custom-call", err)
+            self.assertIn("a\ufffdb", err)
+            self.assertIn("expected", err)
+
+
 if __name__ == "__main__":
     unittest.main()
