@@ -119,12 +119,13 @@ class Process:
 
 
 class Cluster:
-    """A coordinator and workers as separate processes of `program`."""
+    """A coordinator, with these flags, and workers as separate processes of `program`."""
 
-    def __init__(self, where, workers, devices, program=XLAD):
+    def __init__(self, where, workers, devices, program=XLAD, flags=()):
         self.where = pathlib.Path(where)
         self.program = program
         self.devices = devices
+        self.flags = flags
         self.coordinator = None
         self.address = None
         self.workers = {}
@@ -140,7 +141,7 @@ class Cluster:
         listen = self.address or f"127.0.0.1:{free_ports(1)[0]}"  # A restarted coordinator needs the same port.
         self.coordinator = Process(
             self.where / "coordinator.log", "coordinator", "--listen", listen, "--data", self.where / "data",
-            program=self.program
+            *self.flags, program=self.program
         )
         if self.address is None:
             self.address = wait_for(self._listening, "the coordinator to listen")
@@ -199,9 +200,9 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(workers, devices, program=XLAD):
+def cluster(workers, devices, program=XLAD, flags=()):
     with folder() as where:
-        made = Cluster(where, workers, devices, program)
+        made = Cluster(where, workers, devices, program, flags)
         try:
             yield made
         except BaseException:

@@ -21,6 +21,7 @@ import struct
 import threading
 import time
 import unittest
+import urllib.request
 
 import grpc
 from google.protobuf.descriptor import FieldDescriptor as Field
@@ -28,6 +29,7 @@ from xlad import protos
 
 from grid import attempts, busiest
 from harness import OWN_EXAMPLES, cluster, wait_for, xlad
+from ports import free_ports
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
 SECONDS = float(os.environ.get("XLAD_HOSTILE_SECONDS", "2"))
@@ -245,7 +247,8 @@ def garbage(seed):
 class Hostile(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.made = cls.enterClassContext(cluster(workers=1, devices=2))
+        cls.http = f"127.0.0.1:{free_ports(1)[0]}"
+        cls.made = cls.enterClassContext(cluster(workers=1, devices=2, flags=("--http", cls.http)))
         cls.job_id = cls.made.submit(JOB, "--mesh", "dp=2", "--steps", "100000000")
         wait_for(lambda: cls.made.job(cls.job_id)["state"] == "RUNNING", "the job to run")
         cls.channel = cls.enterClassContext(grpc.insecure_channel(cls.made.address))
@@ -299,7 +302,7 @@ class Hostile(unittest.TestCase):
     def test_flood(self):
         processes = [self.made.coordinator, self.made.workers["w0"]]
         ports = [(process.pid, port) for process in processes for port in listening_ports(process.pid)]
-        self.assertGreaterEqual(len(ports), 2, "the ports of the coordinator and of the worker")
+        self.assertGreaterEqual(len(ports), 3, "the ports of the coordinator, of its pages and of the worker")
         before = {process.pid: (resident_mb(process.pid), descriptors(process.pid)) for process in processes}
         quiet = self.probe(max(1.0, SECONDS / 3))
         ending = threading.Event()
@@ -314,6 +317,8 @@ class Hostile(unittest.TestCase):
                 thread.start()
             try:
                 flooded = self.probe(SECONDS)
+                with urllib.request.urlopen(f"http://{self.http}/metrics", timeout=60) as page:
+                    self.assertIn(b"xlad_", page.read())
             finally:
                 ending.set()
                 for thread in threads:
