@@ -69,48 +69,6 @@ class PackedRows {
   const int packing_, first_;
 };
 
-// The types of the elements that pack and unpack instructions write and read. kOther for other instructions.
-LloType UnpackedType(LloOp op) {
-  switch (op) {
-    case LloOp::kVUnpackBf16:
-      return LloType::kBf16;
-    case LloOp::kVUnpackF16:
-      return LloType::kF16;
-    case LloOp::kVUnpackS16:
-      return LloType::kS16;
-    case LloOp::kVUnpackU16:
-      return LloType::kU16;
-    case LloOp::kVUnpackS8:
-      return LloType::kS8;
-    case LloOp::kVUnpackU8:
-      return LloType::kU8;
-    case LloOp::kVUnpackE4m3:
-      return LloType::kE4m3;
-    case LloOp::kVUnpackE5m2:
-      return LloType::kE5m2;
-    default:
-      return LloType::kOther;
-  }
-}
-LloType PackedType(LloOp op) {
-  switch (op) {
-    case LloOp::kVPackBf16:
-      return LloType::kBf16;
-    case LloOp::kVPackF16:
-      return LloType::kF16;
-    case LloOp::kVPack16:
-      return LloType::kU16;
-    case LloOp::kVPack8:
-      return LloType::kU8;
-    case LloOp::kVPackE4m3:
-      return LloType::kE4m3;
-    case LloOp::kVPackE5m2:
-      return LloType::kE5m2;
-    default:
-      return LloType::kOther;
-  }
-}
-
 // Whether a run of the items runs a bundle.
 bool RunsBundles(const std::vector<LloItem>& items) {
   return std::any_of(items.begin(), items.end(), [](const LloItem& item) {
@@ -249,11 +207,9 @@ class Core {
       default:
         break;
     }
-    if (const LloType type = UnpackedType(i.op); type != LloType::kOther) {
-      return PackedRows(type, S(i, 1)).Unpacked(V(i, 0));
-    }
-    if (const LloType type = PackedType(i.op); type != LloType::kOther) {
-      return PackedRows(type, S(i, 2)).Packed(V(i, 0), V(i, 1));
+    for (const auto& [type, unpack, pack] : kPackedTypes) {
+      if (i.op == unpack) return PackedRows(type, S(i, 1)).Unpacked(V(i, 0));
+      if (i.op == pack) return PackedRows(type, S(i, 2)).Packed(V(i, 0), V(i, 1));
     }
     const LloFunction function = FunctionOf(i.op);
     const Tile &a = V(i, 0), &b = V(i, 1), &c = V(i, 2);

@@ -138,6 +138,18 @@ int64_t BytesOf(LloType type);  // The size of an element in HBM; 0 for kOther.
 // The number of elements of the type in a word of VMEM: 1, 2 or 4.
 int PackingOf(LloType type);
 
+// A type whose elements are packed, and the instructions that unpack and pack them. Integers of one width share a pack,
+// because it drops the high bits.
+struct PackedType {
+  LloType type;
+  LloOp unpack, pack;
+};
+inline constexpr PackedType kPackedTypes[] = {
+    {LloType::kBf16, LloOp::kVUnpackBf16, LloOp::kVPackBf16}, {LloType::kF16, LloOp::kVUnpackF16, LloOp::kVPackF16},
+    {LloType::kE4m3, LloOp::kVUnpackE4m3, LloOp::kVPackE4m3}, {LloType::kE5m2, LloOp::kVUnpackE5m2, LloOp::kVPackE5m2},
+    {LloType::kU16, LloOp::kVUnpackU16, LloOp::kVPack16},     {LloType::kS16, LloOp::kVUnpackS16, LloOp::kVPack16},
+    {LloType::kU8, LloOp::kVUnpackU8, LloOp::kVPack8},        {LloType::kS8, LloOp::kVUnpackS8, LloOp::kVPack8}};
+
 // An array in HBM, dense and row-major.
 struct LloBuffer {
   std::string name;

@@ -1,5 +1,8 @@
 #include "compiler/codegen/tpu/packed_tiles.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/status.h"
 
 namespace xlad::compiler {
@@ -9,44 +12,21 @@ using machine::PackingOf;
 
 namespace {
 
-LloOp UnpackOf(LloType type) {
-  switch (type) {
-    case LloType::kBf16:
-      return LloOp::kVUnpackBf16;
-    case LloType::kF16:
-      return LloOp::kVUnpackF16;
-    case LloType::kS16:
-      return LloOp::kVUnpackS16;
-    case LloType::kU16:
-      return LloOp::kVUnpackU16;
-    case LloType::kS8:
-      return LloOp::kVUnpackS8;
-    case LloType::kE4m3:
-      return LloOp::kVUnpackE4m3;
-    case LloType::kE5m2:
-      return LloOp::kVUnpackE5m2;
-    default:
-      XLAD_CHECK(type == LloType::kU8);
-      return LloOp::kVUnpackU8;
-  }
-}
-
-LloOp PackOf(LloType type) {
-  if (type == LloType::kBf16) return LloOp::kVPackBf16;
-  if (type == LloType::kF16) return LloOp::kVPackF16;
-  if (type == LloType::kE4m3) return LloOp::kVPackE4m3;
-  if (type == LloType::kE5m2) return LloOp::kVPackE5m2;
-  return PackingOf(type) == 2 ? LloOp::kVPack16 : LloOp::kVPack8;
+const machine::PackedType& PackedTypeOf(LloType type) {
+  const auto* found = std::find_if(std::begin(machine::kPackedTypes), std::end(machine::kPackedTypes),
+                                   [type](const machine::PackedType& packed) { return packed.type == type; });
+  XLAD_CHECK(found != std::end(machine::kPackedTypes));
+  return *found;
 }
 
 }  // namespace
 
 int Unpack(LloBuilder* builder, LloType type, int packed, int part) {
-  return PackingOf(type) == 1 ? packed : builder->Vector(UnpackOf(type), {packed, part});
+  return PackingOf(type) == 1 ? packed : builder->Vector(PackedTypeOf(type).unpack, {packed, part});
 }
 
 int Pack(LloBuilder* builder, LloType type, int packed, int rows, int part) {
-  return PackingOf(type) == 1 ? rows : builder->Vector(PackOf(type), {packed, rows, part});
+  return PackingOf(type) == 1 ? rows : builder->Vector(PackedTypeOf(type).pack, {packed, rows, part});
 }
 
 void StoreRows(LloBuilder* builder, LloType type, const RowsInVmem& to, int rows) {
