@@ -218,12 +218,6 @@ absl::StatusOr<HostGroup*> HostCommunicator::FormGroup(const std::vector<int>& d
   return found->second.get();
 }
 
-int HostCommunicator::mapped_collectives() const {
-  int count = 0;
-  for (const Mapped& mapped : mapped_) count += mapped.group != nullptr ? 1 : 0;
-  return count;
-}
-
 absl::Status HostCommunicator::Check(const HostOperation& operation, const CollectiveLaunch& launch) const {
   const size_t inputs = operation.command.input_bytes.size(), outputs = operation.command.output_bytes.size();
   if (launch.inputs.size() != inputs || launch.outputs.size() != outputs) {

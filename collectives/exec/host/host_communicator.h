@@ -44,8 +44,6 @@ class HostCommunicator final : public Communicator {
 
   // The greetings of the devices that share a group with this one.
   const std::map<int, std::string>& greetings() const { return greetings_; }
-  // The number of collectives that run on mapped memory.
-  int mapped_collectives() const;
 
  private:
   class Meeting;
