@@ -91,6 +91,11 @@ bool IsInvariant(const Instruction& loop, int64_t index) {
          next->operand(0) == loop.called()[1]->parameter(0);
 }
 
+bool IsInvariantElement(const Instruction& loop, const Instruction& value) {
+  return value.opcode() == Opcode::kGetTupleElement && value.operand(0) == loop.called()[1]->parameter(0) &&
+         IsInvariant(loop, value.number());
+}
+
 bool AccessesOneRow(const Instruction& slice_or_update) {
   const bool is_update = slice_or_update.opcode() == Opcode::kDynamicUpdateSlice;
   if (!is_update && slice_or_update.opcode() != Opcode::kDynamicSlice) return false;

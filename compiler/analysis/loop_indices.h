@@ -28,6 +28,8 @@ Instruction* FindElement(const Computation& computation, int64_t index);
 
 // Whether the body returns carried element `index` unchanged. The loop must have the tuple form.
 bool IsInvariant(const Instruction& loop, int64_t index);
+// Whether a value of the body is a carried element that the body returns unchanged. The loop must have the tuple form.
+bool IsInvariantElement(const Instruction& loop, const Instruction& value);
 
 // For one loop in the tuple form. The instructions of its body must not be removed while this exists.
 class LoopIndices {

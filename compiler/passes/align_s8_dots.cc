@@ -15,7 +15,6 @@
 #include "compiler/analysis/library_op.h"
 #include "compiler/analysis/loop_indices.h"
 #include "compiler/analysis/score_space.h"
-#include "compiler/analysis/step_computations.h"
 #include "compiler/passes/drop_dead_elements.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/replace_instructions.h"
@@ -118,12 +117,8 @@ int64_t TransposeBefore(const Instruction& loop, ByteOperand* operand, std::vect
 
 // Transposes the operands of dots in the body that the loop does not change, before the loop.
 bool AlignBefore(Instruction* loop) {
-  if (!MayCarryMore(*loop)) return false;
+  if (!MayChangeElements(*loop)) return false;
   Computation* body = loop->called()[1];
-  const auto is_unchanged = [&](const Instruction& value) {
-    return value.opcode() == Opcode::kGetTupleElement && value.operand(0) == body->parameter(0) &&
-           IsInvariant(*loop, value.number());
-  };
   std::vector<DotInLoop> dots;
   std::vector<Instruction*> transposed;
   for (Instruction* dot : Snapshot(*body)) {
@@ -132,7 +127,7 @@ bool AlignBefore(Instruction* loop) {
     DotInLoop found{dot, *std::move(operands)};
     for (int side = 0; side < 2; ++side) {
       ByteOperand& operand = found.operands[side];
-      if (EndsWithContracting(operand) || !is_unchanged(*operand.array)) continue;
+      if (EndsWithContracting(operand) || !IsInvariantElement(*loop, *operand.array)) continue;
       found.transposed[side] = TransposeBefore(*loop, &operand, &transposed);
     }
     if (found.transposed != std::array<int64_t, 2>{-1, -1}) dots.push_back(std::move(found));
@@ -154,13 +149,7 @@ bool AlignBefore(Instruction* loop) {
 
 absl::Status AlignS8Dots(hlo::Module& module, PassContext& context) {
   if (!context.uses_cublaslt) return absl::OkStatus();
-  for (Computation* computation : StepComputations(module)) {
-    bool changed = false;
-    for (Instruction* loop : Snapshot(*computation)) {
-      if (loop->opcode() == Opcode::kWhile && AlignBefore(loop)) changed = true;
-    }
-    if (changed) FinishEdits(computation);
-  }
+  ChangeLoops(module, AlignBefore);
   ReplaceInstructions(module, Aligned);
   return absl::OkStatus();
 }

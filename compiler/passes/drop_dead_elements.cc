@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "compiler/analysis/clone.h"
 #include "compiler/analysis/loop_indices.h"
+#include "compiler/analysis/step_computations.h"
 #include "hlo/build/builder.h"
 #include "hlo/side_effect.h"
 
@@ -68,6 +69,19 @@ void Narrow(Computation* computation, const std::vector<int64_t>& new_index, con
 
 }  // namespace
 
+bool ChangeLoops(Module& module, absl::FunctionRef<bool(Instruction*)> change) {
+  bool any_changed = false;
+  for (Computation* computation : StepComputations(module)) {
+    bool changed = false;
+    for (Instruction* loop : Snapshot(*computation)) {
+      if (loop->opcode() == Opcode::kWhile && change(loop)) changed = true;
+    }
+    if (changed) FinishEdits(computation);
+    any_changed |= changed;
+  }
+  return any_changed;
+}
+
 void DropDeadElements(Instruction* loop) {
   const std::vector<bool> live = LiveElements(*loop);
   std::vector<int64_t> new_index;
@@ -92,7 +106,7 @@ void DropDeadElements(Instruction* loop) {
   }
 }
 
-bool MayCarryMore(const Instruction& loop) {
+bool MayChangeElements(const Instruction& loop) {
   if (!HasTupleForm(loop) || loop.parent()->root() == &loop) return false;
   return std::all_of(loop.users().begin(), loop.users().end(),
                      [](const Instruction* user) { return user->opcode() == Opcode::kGetTupleElement; });

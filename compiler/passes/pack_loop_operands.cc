@@ -20,7 +20,6 @@
 #include "compiler/analysis/clone.h"
 #include "compiler/analysis/loop_indices.h"
 #include "compiler/analysis/score_space.h"
-#include "compiler/analysis/step_computations.h"
 #include "compiler/passes/drop_dead_elements.h"
 #include "compiler/passes/passes.h"
 #include "hlo/analysis/trip_count.h"
@@ -87,9 +86,7 @@ bool MayPack(const Instruction& loop, const Instruction& dot) {
   const Instruction* rhs = dot.operand(1);
   if (!IsF32(dot) || !IsF32(*dot.operand(0)) || !IsF32(*rhs)) return false;
   if (!IsAdjacent(dot.attributes().dot->lhs_contracting)) return false;
-  const bool is_carried =
-      rhs->opcode() == Opcode::kGetTupleElement && rhs->operand(0) == loop.called()[1]->parameter(0);
-  if (!is_carried || !IsInvariant(loop, rhs->number())) return false;
+  if (!IsInvariantElement(loop, *rhs)) return false;
   const FreeDimensions free = FreeDimensionsOf(dot);
   return !free.rhs.empty() && rhs->shape().dim(free.rhs.back()) % kPanelColumns == 0 && IsWorthPacking(dot, free) &&
          !IsReadInPlace(dot, free);
@@ -127,7 +124,7 @@ Instruction* MultiplyPacked(const Instruction& dot, Instruction* packed, hlo::Bu
 }
 
 bool PackOperands(Instruction* loop) {
-  if (!MayCarryMore(*loop) || hlo::TripCount(*loop).value_or(0) < kMinTrips) return false;
+  if (!MayChangeElements(*loop) || hlo::TripCount(*loop).value_or(0) < kMinTrips) return false;
   Computation* body = loop->called()[1];
   std::map<PackedOperand, size_t> numbers;
   std::vector<std::pair<Instruction*, size_t>> dots;  // With the index of their operand in `packed`.
@@ -158,14 +155,7 @@ bool PackOperands(Instruction* loop) {
 }  // namespace
 
 absl::Status PackLoopOperands(hlo::Module& module, PassContext& context) {
-  for (Computation* computation : StepComputations(module)) {
-    bool changed = false;
-    for (Instruction* loop : Snapshot(*computation)) {
-      if (loop->opcode() == Opcode::kWhile && PackOperands(loop)) changed = true;
-    }
-    if (changed) FinishEdits(computation);
-    context.has_packed_operands |= changed;
-  }
+  context.has_packed_operands |= ChangeLoops(module, PackOperands);
   return absl::OkStatus();
 }
 

@@ -11,7 +11,6 @@
 
 #include "compiler/analysis/clone.h"
 #include "compiler/analysis/loop_indices.h"
-#include "compiler/analysis/step_computations.h"
 #include "compiler/passes/drop_dead_elements.h"
 #include "hlo/analysis/trip_count.h"
 #include "hlo/build/builder.h"
@@ -83,17 +82,13 @@ bool Unroll(Instruction* loop) {
 }  // namespace
 
 absl::Status SimplifyLoops(hlo::Module& module, PassContext&) {
-  for (Computation* computation : StepComputations(module)) {
-    bool changed = false;
-    for (Instruction* loop : Snapshot(*computation)) {
-      if (loop->opcode() != Opcode::kWhile || !HasTupleForm(*loop)) continue;
-      changed = true;
-      if (Unroll(loop)) continue;
-      SinkConstants(loop);
-      DropDeadElements(loop);
-    }
-    if (changed) FinishEdits(computation);
-  }
+  ChangeLoops(module, [](Instruction* loop) {
+    if (!HasTupleForm(*loop)) return false;
+    if (Unroll(loop)) return true;
+    SinkConstants(loop);
+    DropDeadElements(loop);
+    return true;
+  });
   module.RemoveUnusedComputations();
   return absl::OkStatus();
 }

@@ -41,9 +41,7 @@ std::optional<Stacked> FindStacked(const Instruction& loop, const Instruction* x
   const Computation& body = *loop.called()[1];
   if (x->opcode() == Opcode::kDynamicSlice && AccessesOneRow(*x)) {
     const Instruction* array = x->operand(0);
-    const bool is_carried = array->opcode() == Opcode::kGetTupleElement && array->operand(0) == body.parameter(0);
-    if (is_carried && IsInvariant(loop, array->number()) &&
-        indices->VisitsAll(x->operand(1), array->shape().dim(0))) {
+    if (IsInvariantElement(loop, *array) && indices->VisitsAll(x->operand(1), array->shape().dim(0))) {
       return Stacked{array->number(), false, x->operand(1)};
     }
   }
@@ -134,10 +132,7 @@ void MoveAfter(Instruction* loop, const SumOfDots& sum) {
 }
 
 bool MoveSums(Instruction* loop) {
-  if (!HasTupleForm(*loop) || loop->parent()->root() == loop) return false;
-  for (const Instruction* user : loop->users()) {
-    if (user->opcode() != Opcode::kGetTupleElement) return false;
-  }
+  if (!MayChangeElements(*loop)) return false;
   LoopIndices indices(*loop);
   if (indices.trips() < 2) return false;
   bool changed = false;
