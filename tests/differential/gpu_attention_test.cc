@@ -18,11 +18,13 @@
 #include "runtime/devices/cuda/testing/run_library_op.h"
 #include "tensor/element_type.h"
 #include "tensor/small_float.h"
+#include "tensor/wire.h"
 
 namespace xlad {
 namespace {
 
 using runtime::testing::Arrays;
+using runtime::testing::FloatAt;
 using tensor::ElementType;
 
 absl::StatusOr<Executable> WithAttentionOps(const std::string& text) {
@@ -35,31 +37,13 @@ absl::StatusOr<Executable> WithAttentionOps(const std::string& text) {
   return std::move(result.executable);
 }
 
-ElementType ElementTypeOf(const ArrayShape& shape) { return static_cast<ElementType>(shape.element_type()); }
-
-int64_t ElementsIn(const ArrayShape& shape) {
-  int64_t elements = 1;
-  for (const int64_t size : shape.dims()) elements *= size;
-  return elements;
-}
-
-float ElementOf(const std::vector<std::byte>& bytes, int64_t i, ElementType type) {
-  if (tensor::IsSmallFloat(type)) {
-    uint16_t bits;
-    std::memcpy(&bits, bytes.data() + i * 2, 2);
-    return tensor::DecodeSmallFloat(type, bits);
-  }
-  float value;
-  std::memcpy(&value, bytes.data() + i * 4, 4);
-  return value;
-}
-
 // Floats are in [0.5, 1.5), because backward passes divide by the sums that they read.
 std::vector<std::byte> RandomOperand(const ArrayShape& shape, Random* random) {
-  const ElementType type = ElementTypeOf(shape);
+  const tensor::Shape whole = tensor::ShapeFromWire(shape);
+  const ElementType type = whole.type;
   const int64_t width = tensor::ByteWidth(type);
-  std::vector<std::byte> bytes(static_cast<size_t>(ElementsIn(shape) * width));
-  for (int64_t i = 0; i < ElementsIn(shape); ++i) {
+  std::vector<std::byte> bytes(whole.bytes());
+  for (int64_t i = 0; i < whole.elements(); ++i) {
     const float value = 0.5f + static_cast<float>(random->Below(1000)) / 1000;
     const uint16_t half = tensor::IsSmallFloat(type) ? tensor::EncodeSmallFloat(type, value) : 0;
     const auto number = static_cast<int32_t>(random->Below(2) * (type == ElementType::kPred ? 1 : 60));
@@ -85,13 +69,13 @@ class GpuAttentionForms : public ::testing::Test {
     }
     for (const auto& result : op.attention().results()) {
       const ArrayShape& shape = result.array().shape();
-      bytes.push_back(ElementsIn(shape) * tensor::ByteWidth(ElementTypeOf(shape)));
+      bytes.push_back(tensor::ShapeFromWire(shape).bytes());
     }
     const Arrays expected = runtime::testing::RunLibraryOp(runtime::MakeCpuDevice().get(), op, operands, bytes);
     const auto device = *runtime::MakeCudaDevice(*runtime::cuda::LoadDriver(XLAD_CUDA_DRIVER_DOUBLE));
     const Arrays found = runtime::testing::RunLibraryOp(device.get(), op, operands, bytes);
     for (size_t r = 0; r < expected.size(); ++r) {
-      const ElementType type = ElementTypeOf(op.attention().results(static_cast<int>(r)).array().shape());
+      const ElementType type = tensor::TypeFromWire(op.attention().results(static_cast<int>(r)).array().shape());
       if (type != ElementType::kF32 && !tensor::IsSmallFloat(type)) {
         EXPECT_EQ(found[r], expected[r]) << "result " << r;
         continue;
@@ -99,11 +83,11 @@ class GpuAttentionForms : public ::testing::Test {
       const int64_t count = bytes[r] / tensor::ByteWidth(type);
       double largest = 0;
       for (int64_t i = 0; i < count; ++i) {
-        const double y = std::abs(ElementOf(expected[r], i, type));
+        const double y = std::abs(FloatAt(expected[r], i, type));
         if (std::isfinite(y)) largest = std::max(largest, y);
       }
       for (int64_t i = 0; i < count; ++i) {
-        const float x = ElementOf(found[r], i, type), y = ElementOf(expected[r], i, type);
+        const float x = FloatAt(found[r], i, type), y = FloatAt(expected[r], i, type);
         if (x == y || (std::isnan(x) && std::isnan(y))) continue;
         ASSERT_NEAR(x, y, error_ * largest) << "result " << r << " element " << i;
       }

@@ -18,6 +18,7 @@
 #include "runtime/devices/cuda/testing/driver_double.h"
 #include "runtime/devices/cuda/testing/run_library_op.h"
 #include "tensor/small_float.h"
+#include "tensor/wire.h"
 
 namespace xlad::runtime {
 namespace {
@@ -63,37 +64,23 @@ class GpuAttentionTest : public ::testing::Test {
     *op.mutable_attention() = attention;
     std::vector<int64_t> result_bytes;
     for (const AttentionOp::Result& result : attention.results()) {
-      const auto type = static_cast<ElementType>(result.array().shape().element_type());
-      int64_t bytes = tensor::ByteWidth(type);
-      for (const int64_t size : result.array().shape().dims()) bytes *= size;
-      result_bytes.push_back(bytes);
+      result_bytes.push_back(tensor::ShapeFromWire(result.array().shape()).bytes());
     }
     const Arrays expected = testing::RunLibraryOp(MakeCpuDevice().get(), op, operands, result_bytes);
     const auto device = *MakeCudaDevice(*cuda::LoadDriver(XLAD_CUDA_DRIVER_DOUBLE));
     const Arrays found = testing::RunLibraryOp(device.get(), op, operands, result_bytes);
     ASSERT_EQ(found.size(), expected.size());
     for (size_t r = 0; r < expected.size(); ++r) {
-      const auto type = static_cast<ElementType>(attention.results(static_cast<int>(r)).array().shape().element_type());
+      const auto type = tensor::TypeFromWire(attention.results(static_cast<int>(r)).array().shape());
       const int64_t width = tensor::ByteWidth(type);
       for (int64_t i = 0; i < result_bytes[r] / width; ++i) {
-        const float x = FloatAt(found[r], i, type), y = FloatAt(expected[r], i, type);
+        const float x = testing::FloatAt(found[r], i, type), y = testing::FloatAt(expected[r], i, type);
         ASSERT_EQ(std::isnan(x), std::isnan(y)) << "result " << r << " element " << i << ": " << x << " and " << y;
         if (std::isnan(x) || x == y) continue;
         ASSERT_FALSE(std::isinf(x) || std::isinf(y)) << "result " << r << " element " << i << ": " << x << " and " << y;
         ASSERT_NEAR(x, y, tolerance * (1 + std::abs(y))) << "result " << r << " element " << i;
       }
     }
-  }
-
-  static float FloatAt(const std::vector<std::byte>& bytes, int64_t i, ElementType type) {
-    if (tensor::IsSmallFloat(type)) {
-      uint16_t bits;
-      std::memcpy(&bits, bytes.data() + i * 2, 2);
-      return tensor::DecodeSmallFloat(type, bits);
-    }
-    float value;
-    std::memcpy(&value, bytes.data() + i * 4, 4);
-    return value;
   }
 
   const std::unique_ptr<Random> random_ = SeededRandom(1);

@@ -1,14 +1,16 @@
-// Runs a library op on a device, for tests.
+// Runs a library op on a device, and reads its results, for tests.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <vector>
 
 #include "base/kernel_abi.h"
 #include "runtime/device.h"
+#include "tensor/small_float.h"
 
 namespace xlad::runtime::testing {
 
@@ -50,6 +52,18 @@ inline Arrays RunLibraryOp(Device* device, const LibraryOp& op, const Arrays& op
   }
   EXPECT_TRUE(stream->Synchronize().ok());
   return results;
+}
+
+// Element `i` of an array of f32 or a small float type.
+inline float FloatAt(const std::vector<std::byte>& bytes, int64_t i, tensor::ElementType type) {
+  if (tensor::IsSmallFloat(type)) {
+    uint16_t bits;
+    std::memcpy(&bits, bytes.data() + i * 2, 2);
+    return tensor::DecodeSmallFloat(type, bits);
+  }
+  float value;
+  std::memcpy(&value, bytes.data() + i * 4, 4);
+  return value;
 }
 
 }  // namespace xlad::runtime::testing
