@@ -11,6 +11,7 @@
 #include "runtime/index_text.h"
 #include "runtime/numerics_check.h"
 #include "runtime/slice.h"
+#include "tensor/wire.h"
 
 namespace xlad::runtime {
 
@@ -147,7 +148,7 @@ class Preparer {
                        std::vector<CheckedSlice>* out) const {
     for (const CheckedArray& array : arrays) {
       XLAD_ASSIGN_OR_RETURN(const Slice slice, ReadSlice(executable_, array.buffer()));
-      const auto type = static_cast<tensor::ElementType>(array.element_type());
+      const auto type = tensor::TypeFromWire(array);
       const int64_t width = tensor::ByteWidth(type);
       if (width < 1) {
         return absl::InvalidArgumentError(

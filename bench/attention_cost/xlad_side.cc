@@ -26,6 +26,7 @@
 #include "runtime/devices/cpu/cpu_device.h"
 #include "runtime/step_program.h"
 #include "tensor/small_float.h"
+#include "tensor/wire.h"
 
 namespace xlad {
 namespace {
@@ -78,14 +79,12 @@ class Program {
     const std::unique_ptr<Random> random = SeededRandom(1);
     const auto number = [&] { return static_cast<float>(2 * random->Unit() - 1); };
     for (const EntryValue& parameter : executable.parameters()) {
-      const auto type = static_cast<tensor::ElementType>(parameter.local().element_type());
       std::byte* at = addresses_[parameter.buffer().allocation()] + parameter.buffer().offset();
-      int64_t elements = 1;
-      for (const int64_t size : parameter.local().dims()) elements *= size;
-      for (int64_t i = 0; i < elements; ++i) {
-        if (type == tensor::ElementType::kF32) reinterpret_cast<float*>(at)[i] = number();
-        if (type == tensor::ElementType::kBF16 || type == tensor::ElementType::kF16) {
-          reinterpret_cast<uint16_t*>(at)[i] = tensor::EncodeSmallFloat(type, number());
+      const tensor::Shape shape = tensor::ShapeFromWire(parameter.local());
+      for (int64_t i = 0; i < shape.elements(); ++i) {
+        if (shape.type == tensor::ElementType::kF32) reinterpret_cast<float*>(at)[i] = number();
+        if (shape.type == tensor::ElementType::kBF16 || shape.type == tensor::ElementType::kF16) {
+          reinterpret_cast<uint16_t*>(at)[i] = tensor::EncodeSmallFloat(shape.type, number());
         }
       }
     }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collectives/plan/plan.h"
+#include "tensor/wire.h"
 
 namespace xlad::collectives {
 
@@ -40,7 +41,7 @@ absl::StatusOr<CollectiveSpec> SpecFromProto(const SpecProto& proto, int num_dev
     if (mode < 0 || mode > 2) return error("found reduction mode ", mode, ", expected 0 to 2");
     spec.mode = static_cast<ReductionMode>(mode);
   }
-  spec.type = static_cast<tensor::ElementType>(proto.element_type());
+  spec.type = tensor::TypeFromWire(proto);
   spec.counts.assign(proto.counts().begin(), proto.counts().end());
   const std::vector<std::vector<int>> groups = GroupsFromProto(proto, num_devices);
   if (groups.empty()) return error("found no groups, expected at least one");

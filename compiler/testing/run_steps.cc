@@ -69,7 +69,7 @@ Opcode OpcodeOf(CollectiveSpec::Reduction reduction) {
 
 // Reduces `into` and `with` and stores the result in `into`. Both are flat arrays of the spec's type.
 absl::Status ReduceInto(const CollectiveSpec& spec, const std::vector<std::byte>& with, std::vector<std::byte>* into) {
-  const auto type = static_cast<ElementType>(spec.element_type());
+  const auto type = tensor::TypeFromWire(spec);
   const tensor::Shape shape{type, {static_cast<int64_t>(into->size()) / tensor::ByteWidth(type)}};
   Module module("reduce");
   Computation* entry = module.Add(std::make_unique<Computation>("main"));
@@ -320,7 +320,7 @@ class Machine {
   }
 
   absl::Status RunOne(const CollectiveSpec& spec, const BufferSlice& from, const BufferSlice& to, int64_t count) {
-    const auto type = static_cast<ElementType>(spec.element_type());
+    const auto type = tensor::TypeFromWire(spec);
     const int64_t bytes = count * tensor::ByteWidth(type);
     std::vector<Blob> sent, received(memories_.size());
     for (const Memory& memory : memories_) {

@@ -10,6 +10,7 @@
 #include "collectives/plan/spec_proto.h"
 #include "runtime/devices/cpu/cpu_device.h"
 #include "runtime/step_program.h"
+#include "tensor/wire.h"
 
 namespace xlad {
 namespace {
@@ -69,9 +70,7 @@ class Shard {
   absl::StatusOr<std::vector<Array>> Results() {
     std::vector<Array> results;
     for (const EntryValue& result : loaded_.executable().results()) {
-      const tensor::Shape shape{static_cast<tensor::ElementType>(result.local().element_type()),
-                                {result.local().dims().begin(), result.local().dims().end()}};
-      results.emplace_back(shape);
+      results.emplace_back(tensor::ShapeFromWire(result.local()));
       XLAD_RETURN_IF_ERROR(stream_->CopyToHost(results.back().bytes(), At(result.buffer())));
     }
     XLAD_RETURN_IF_ERROR(stream_->Synchronize());

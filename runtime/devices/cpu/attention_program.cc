@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/rounding.h"
 #include "base/sort_distinct.h"
+#include "tensor/wire.h"
 
 namespace xlad::runtime {
 namespace {
@@ -135,7 +136,7 @@ class Reader {
   // `width`: the number of features.
   absl::StatusOr<AttentionArray> ReadArray(const AttentionOp::Operand& operand, int64_t width) {
     AttentionArray array;
-    array.type = static_cast<ElementType>(operand.shape().element_type());
+    array.type = tensor::TypeFromWire(operand.shape());
     array.strides.assign(operand.strides().begin(), operand.strides().end());
     const bool known = IsFloat(array.type) || array.type == ElementType::kS32 || array.type == ElementType::kPred;
     if (!known) return Misfit("an array of another element type", "f32, bf16, f16, s32 or pred");
@@ -240,7 +241,7 @@ class Reader {
           "2 operands and no value");
     }
     if (value.depth() < 1 || value.depth() > (1 << 20)) return Misfit("a number of features out of range", "1 to 2^20");
-    XLAD_RETURN_IF_ERROR(CheckFloat(static_cast<ElementType>(value.element_type())));
+    XLAD_RETURN_IF_ERROR(CheckFloat(tensor::TypeFromWire(value)));
     for (const int k : value.operands()) {
       XLAD_RETURN_IF_ERROR(ReadArray(op_.operands(k), value.depth()).status());
       XLAD_RETURN_IF_ERROR(CheckFloat(program_.operands[k].type));
@@ -249,7 +250,7 @@ class Reader {
     Allocate(v);
     program_.products.push_back({value.operands(0), value.operands(1), value.depth(), states_[v].slot});
     // All products are computed before the row operations, so they cannot reuse the slots of other values.
-    const auto type = static_cast<ElementType>(value.element_type());
+    const auto type = tensor::TypeFromWire(value);
     if (!IsHalf(type)) return absl::OkStatus();
     AttentionStep step;
     step.inputs = {states_[v].slot};
@@ -267,7 +268,7 @@ class Reader {
 
   absl::Status ReadValue(int v) {
     const AttentionOp::Value& value = op_.values(v);
-    const auto type = static_cast<ElementType>(value.element_type());
+    const auto type = tensor::TypeFromWire(value);
     if (value.opcode() == AttentionOp::PRODUCT) {
       if (!program_.steps.empty() && !OnlyRounds()) return Misfit("a product after other values", "products first");
       return ReadProduct(v);
@@ -308,7 +309,7 @@ class Reader {
 
   absl::Status ReadOperation(int v, AttentionStep* step) {
     const AttentionOp::Value& value = op_.values(v);
-    const auto type = static_cast<ElementType>(value.element_type());
+    const auto type = tensor::TypeFromWire(value);
     const int wanted = WantedInputs(value.opcode());
     if (value.inputs_size() != wanted) {
       return Misfit(absl::StrCat(value.inputs_size(), " inputs"), absl::StrCat(wanted));
@@ -317,7 +318,7 @@ class Reader {
       step->inputs.push_back(states_[input].slot);
       step->wide |= states_[input].wide;
     }
-    const auto from = static_cast<ElementType>(op_.values(value.inputs(0)).element_type());
+    const auto from = tensor::TypeFromWire(op_.values(value.inputs(0)));
     const bool is_max = value.opcode() == AttentionOp::ROW_MAX;
     if (is_max || value.opcode() == AttentionOp::ROW_SUM) {
       if (!step->wide) return Misfit("a reduction of a value without columns", "columns");
@@ -363,7 +364,7 @@ class Reader {
     if (is_product) {
       // A column's index is in a slot with one row for all rows, and products read tiles.
       if (read.slot.kind != Kind::kTile) return Misfit("a product of a column's index", "other values");
-      XLAD_RETURN_IF_ERROR(CheckFloat(static_cast<ElementType>(op_.values(result.value()).element_type())));
+      XLAD_RETURN_IF_ERROR(CheckFloat(tensor::TypeFromWire(op_.values(result.value()))));
       read.operand = result.operand();
       read.width = result.width();
       XLAD_RETURN_IF_ERROR(CheckNumber(read.operand, op_.operands_size(), "operand"));

@@ -28,6 +28,7 @@
 #include "runtime/devices/cpu/dnnl_util.h"
 #include "runtime/devices/cpu/library_op.h"
 #include "tensor/shape.h"
+#include "tensor/wire.h"
 
 namespace xlad::runtime {
 namespace {
@@ -199,7 +200,7 @@ class DnnlConvolution final : public PreparedLibraryOp {
     }
     can_divide_ = shape_.kind != ConvolutionKind::kBackwardWeights || !has_groups;
     const ArrayShape* shapes[] = {&op.lhs(), &op.rhs(), &op.result()};
-    for (size_t i = 0; i < 3; ++i) sides_[i].type = static_cast<ElementType>(shapes[i]->element_type());
+    for (size_t i = 0; i < 3; ++i) sides_[i].type = tensor::TypeFromWire(*shapes[i]);
   }
 
   void ChooseTiles(bool tiled) {
@@ -509,7 +510,7 @@ absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareConvolution(const Conv
   if (!IsLibraryType(op.lhs().element_type()) || op.lhs().element_type() != op.rhs().element_type() ||
       !IsLibraryType(op.result().element_type())) {
     const auto name = [](const ArrayShape& shape) {
-      return tensor::ToString(static_cast<tensor::ElementType>(shape.element_type()));
+      return tensor::ToString(tensor::TypeFromWire(shape));
     };
     return absl::UnimplementedError(absl::StrCat("library op convolution: found operands of types ", name(op.lhs()),
                                                  " and ", name(op.rhs()), " and a result of type ", name(op.result()),

@@ -22,6 +22,7 @@
 #include "runtime/devices/cpu/small_dot.h"
 #include "tensor/element_type.h"
 #include "tensor/small_float.h"
+#include "tensor/wire.h"
 
 namespace xlad::runtime {
 namespace {
@@ -312,9 +313,7 @@ bool IsLibraryType(ElementType type) {
 absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareDot(const DotOp& op) {
   if (HasPlainTypes(op)) return PreparePlainDot(op);
   UseOneThread();
-  const Types types{static_cast<ElementType>(op.lhs().element_type()),
-                    static_cast<ElementType>(op.rhs().element_type()),
-                    static_cast<ElementType>(op.result().element_type())};
+  const Types types{tensor::TypeFromWire(op.lhs()), tensor::TypeFromWire(op.rhs()), tensor::TypeFromWire(op.result())};
   if (!IsLibraryType(types.lhs) || !IsLibraryType(types.rhs) || !IsLibraryType(types.result)) {
     return absl::UnimplementedError(absl::StrCat("library op dot: found elements of types ", ToString(types.lhs), ", ",
                                                  ToString(types.rhs), " and ", ToString(types.result),

@@ -14,6 +14,7 @@
 #include "runtime/devices/cpu/library_op.h"
 #include "runtime/devices/cpu/small_dot.h"
 #include "tensor/array.h"
+#include "tensor/wire.h"
 
 namespace xlad::runtime {
 namespace {
@@ -77,8 +78,7 @@ float GetFloat(const Array& array, size_t i) {
 }
 
 Array RandomArray(Random& random, const ArrayShape& shape) {
-  Array array(
-      tensor::Shape{static_cast<ElementType>(shape.element_type()), Dims(shape.dims().begin(), shape.dims().end())});
+  Array array(tensor::ShapeFromWire(shape));
   // Values are multiples of 1/8, or of 1 in s8. They are exact in every type, and their sums are exact in f32.
   for (size_t i = 0; i < static_cast<size_t>(array.elements()); ++i) {
     SetFloat(&array, i, static_cast<float>(static_cast<int>(random.Below(17)) - 8) / 8);

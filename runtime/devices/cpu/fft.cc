@@ -17,6 +17,7 @@
 #include "runtime/devices/cpu/library_op.h"
 #include "tensor/element_type.h"
 #include "tensor/indices.h"
+#include "tensor/wire.h"
 
 namespace xlad::runtime {
 namespace {
@@ -295,15 +296,14 @@ absl::StatusOr<std::unique_ptr<LibraryCall>> PreparedFft<T>::MakeCall(int /*thre
 }
 
 absl::Status CheckFft(const FftOp& op) {
-  const auto type = [](const ArrayShape& shape) { return static_cast<ElementType>(shape.element_type()); };
-  const bool wide = type(op.operand()) == ElementType::kF64 || type(op.operand()) == ElementType::kC128;
+  const ElementType from = tensor::TypeFromWire(op.operand()), to = tensor::TypeFromWire(op.result());
+  const bool wide = from == ElementType::kF64 || from == ElementType::kC128;
   const ElementType real = wide ? ElementType::kF64 : ElementType::kF32;
   const ElementType complex = wide ? ElementType::kC128 : ElementType::kC64;
   const int ndim = op.operand().dims_size();
   bool fits = FftOp::Kind_IsValid(op.kind()) && op.dimensions() >= 1 && op.dimensions() <= ndim &&
-              op.result().dims_size() == ndim &&
-              type(op.operand()) == (op.kind() == FftOp::RFFT ? real : complex) &&
-              type(op.result()) == (op.kind() == FftOp::IRFFT ? real : complex);
+              op.result().dims_size() == ndim && from == (op.kind() == FftOp::RFFT ? real : complex) &&
+              to == (op.kind() == FftOp::IRFFT ? real : complex);
   for (int d = 0; fits && d < ndim; ++d) {
     int64_t operand = op.operand().dims(d), result = op.result().dims(d);
     const bool last = d + 1 == ndim;
@@ -321,7 +321,7 @@ absl::Status CheckFft(const FftOp& op) {
 
 absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareFft(const FftOp& op) {
   XLAD_RETURN_IF_ERROR(CheckFft(op));
-  const auto type = static_cast<ElementType>(op.operand().element_type());
+  const auto type = tensor::TypeFromWire(op.operand());
   if (type == ElementType::kF64 || type == ElementType::kC128) return std::make_unique<PreparedFft<double>>(op);
   return std::make_unique<PreparedFft<float>>(op);
 }

@@ -104,7 +104,7 @@ absl::Status CheckLapack(const LapackOp& op) {
   std::vector<tensor::Shape> operands, results;
   for (const ArrayShape& shape : op.operands()) operands.push_back(tensor::ShapeFromWire(shape));
   for (const ArrayShape& shape : op.results()) results.push_back(tensor::ShapeFromWire(shape));
-  tensor::LapackCall call{op.routine(), static_cast<ElementType>(op.element_type()), {}};
+  tensor::LapackCall call{op.routine(), tensor::TypeFromWire(op), {}};
   if (op.routine() == "cholesky") {
     const bool square = operands.size() == 1 && results.size() == 1 && operands[0] == results[0] &&
                         operands[0].dims.size() == 2 && operands[0].dims[0] == operands[0].dims[1];
@@ -148,7 +148,7 @@ absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareFor(const LapackOp& op
 
 absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> Prepare(const LapackOp& op) {
   XLAD_RETURN_IF_ERROR(CheckLapack(op));
-  switch (static_cast<ElementType>(op.element_type())) {
+  switch (tensor::TypeFromWire(op)) {
     case ElementType::kF32:
       return PrepareFor<float>(op);
     case ElementType::kF64:

@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "runtime/devices/cpu/library_op.h"
 #include "tensor/shape.h"
+#include "tensor/wire.h"
 
 namespace xlad::runtime {
 namespace {
@@ -156,7 +157,7 @@ class Lapack : public ::testing::Test {
   Matrix Found(int r) const {
     const ArrayShape& shape = op_.results(r);
     const int64_t rows = shape.dims_size() > 0 ? shape.dims(0) : 1, columns = shape.dims_size() > 1 ? shape.dims(1) : 1;
-    const auto type = static_cast<ElementType>(shape.element_type());
+    const auto type = tensor::TypeFromWire(shape);
     const char* const at = results_[static_cast<size_t>(r)].data();
     return Filled(rows, columns, [&](int64_t i, int64_t j) -> Complex {
       const int64_t e = i * columns + j;
@@ -201,8 +202,7 @@ class Lapack : public ::testing::Test {
     for (const int64_t size : dims) shape->add_dims(size);
   }
   static size_t Bytes(const ArrayShape& shape) {
-    const auto type = static_cast<ElementType>(shape.element_type());
-    return static_cast<size_t>(tensor::Shape{type, {shape.dims().begin(), shape.dims().end()}}.bytes());
+    return static_cast<size_t>(tensor::ShapeFromWire(shape).bytes());
   }
   template <typename E>
   static void Append(const E& element, std::vector<char>* bytes) {

@@ -5,6 +5,7 @@
 
 #include "absl/types/span.h"
 #include "tensor/element_type.h"
+#include "tensor/wire.h"
 
 namespace xlad::runtime {
 namespace {
@@ -118,7 +119,7 @@ bool HasPlainTypes(const DotOp& op) {
 absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PreparePlainDot(const DotOp& op) {
   XLAD_ASSIGN_OR_RETURN(DotShape shape, ReadDotShape(op));
   shape.Merge();
-  return std::make_unique<PlainDot>(std::move(shape), static_cast<ElementType>(op.lhs().element_type()));
+  return std::make_unique<PlainDot>(std::move(shape), tensor::TypeFromWire(op.lhs()));
 }
 
 }  // namespace xlad::runtime

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/kernel_abi.h"
 #include "tensor/element_type.h"
+#include "tensor/wire.h"
 
 namespace xlad::runtime::cuda {
 namespace {
@@ -40,20 +41,18 @@ constexpr LtTypes kLtTypes[] = {
     {ElementType::kS8, ElementType::kS32, kLtS8, kLtS32, kLtComputeS32, kLtS32},
 };
 
-ElementType TypeOfArray(const ArrayShape& shape) { return static_cast<ElementType>(shape.element_type()); }
-
 // Null if the library does not compute products of these types.
 const LtTypes* LtTypesOf(const DotOp& dot) {
   for (const LtTypes& types : kLtTypes) {
-    if (TypeOfArray(dot.lhs()) == types.operands && TypeOfArray(dot.rhs()) == types.operands &&
-        TypeOfArray(dot.result()) == types.result) {
+    if (tensor::TypeFromWire(dot.lhs()) == types.operands && tensor::TypeFromWire(dot.rhs()) == types.operands &&
+        tensor::TypeFromWire(dot.result()) == types.result) {
       return &types;
     }
   }
   return nullptr;
 }
 
-int64_t WidthOf(const ArrayShape& shape) { return tensor::ByteWidth(TypeOfArray(shape)); }
+int64_t WidthOf(const ArrayShape& shape) { return tensor::ByteWidth(tensor::TypeFromWire(shape)); }
 
 // A matrix as the library describes it: columns of `rows` elements, `leading_dimension` elements apart.
 struct Matrix {

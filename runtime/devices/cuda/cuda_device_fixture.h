@@ -18,6 +18,7 @@
 #include "runtime/devices/cuda/testing/run_library_op.h"
 #include "tensor/element_type.h"
 #include "tensor/small_float.h"
+#include "tensor/wire.h"
 
 namespace xlad::runtime {
 
@@ -56,14 +57,10 @@ class CudaLibraryOpTest : public CudaDeviceTest {
     shape->set_element_type(static_cast<int>(type));
     shape->mutable_dims()->Assign(dims.begin(), dims.end());
   }
-  static int64_t Count(const ArrayShape& shape) {
-    int64_t count = 1;
-    for (const int64_t size : shape.dims()) count *= size;
-    return count;
-  }
+  static int64_t Count(const ArrayShape& shape) { return tensor::ShapeFromWire(shape).elements(); }
   // Small integers, so that sums are exact in every order.
   std::vector<std::byte> RandomBytes(const ArrayShape& shape) {
-    const auto type = static_cast<tensor::ElementType>(shape.element_type());
+    const auto type = tensor::TypeFromWire(shape);
     std::vector<std::byte> bytes(Count(shape) * tensor::ByteWidth(type));
     for (int64_t i = 0; i < Count(shape); ++i) {
       const float value = static_cast<float>(static_cast<int>(random_() % 9) - 4);
@@ -106,8 +103,7 @@ class CudaLibraryOpTest : public CudaDeviceTest {
   template <typename Product>
   void Compare(const LibraryOp& op, const Product& product) {
     const std::vector<std::vector<std::byte>> inputs = {RandomBytes(product.lhs()), RandomBytes(product.rhs())};
-    const int64_t bytes =
-        Count(product.result()) * tensor::ByteWidth(static_cast<tensor::ElementType>(product.result().element_type()));
+    const int64_t bytes = tensor::ShapeFromWire(product.result()).bytes();
     const auto expected = RunOn(MakeCpuDevice().get(), op, inputs, bytes);
     const auto device = *Make();
     EXPECT_EQ(RunOn(device.get(), op, inputs, bytes), expected) << op.ShortDebugString();

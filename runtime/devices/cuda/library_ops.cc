@@ -27,10 +27,8 @@ constexpr int64_t kMinMmaSide = 16;
 // at once.
 constexpr int64_t kWantedDotBlocks = 128;
 
-ElementType TypeOf(const ArrayShape& shape) { return static_cast<ElementType>(shape.element_type()); }
-
 std::optional<XladElement> ElementOf(const ArrayShape& shape) {
-  switch (TypeOf(shape)) {
+  switch (tensor::TypeFromWire(shape)) {
     case ElementType::kF32:
       return XLAD_F32;
     case ElementType::kBF16:
@@ -57,7 +55,7 @@ std::optional<Elements> ElementsOf(const Product& product) {
 // The same for a dot, for which the kernels also support two other combinations of types.
 std::optional<Elements> ElementsOfDot(const DotOp& dot) {
   if (!HasPlainTypes(dot)) return ElementsOf(dot);
-  if (TypeOf(dot.lhs()) == ElementType::kF64) return Elements{XLAD_F64, XLAD_F64, XLAD_F64};
+  if (tensor::TypeFromWire(dot.lhs()) == ElementType::kF64) return Elements{XLAD_F64, XLAD_F64, XLAD_F64};
   return Elements{XLAD_S8, XLAD_S8, XLAD_S32};
 }
 
