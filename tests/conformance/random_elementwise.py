@@ -2,13 +2,12 @@
 
 import numpy as np
 
-from cases import BITS, COMPLEX, DTYPES, F8, FLOATS, INTEGERS, SIGNED, UNSIGNED
+from cases import BITS, COMPLEX, DTYPES, FLOATS, INTEGERS, SIGNED, UNSIGNED
 from program import FLUSHED_EQUAL, close, shape, ulp
 from values import random_array, random_shape
 
 # s4 and u4 come last, so that popcnt can omit them with a slice: for them, XLA counts the bits of the whole byte.
 WHOLE = ["s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "s4", "u4"]
-SMALL = F8 + ["f4e2m1fn"]
 REAL = FLOATS + ["f8e5m2", "f8e4m3fn", "f8e4m3b11fnuz", "f8e5m2fnuz", "f8e4m3fnuz", "f8e4m3", "f8e3m4"]
 
 # opcode: (element types, the allowed error of f32 and f64 in units in the last place, or None if results must be exact
