@@ -158,34 +158,31 @@ void Check(const std::string& text, int wanted, uint64_t seed, const CheckOption
   ExpectNear((*found)[0], compiler::ArraysOf(*expected), options.least);
 }
 
-TEST(Attention, ManySizesAndMasks) {
-  const Sizes all[] = {{1, 2, 100, 90, 16, 16}, {2, 1, 33, 257, 5, 31}, {1, 1, 131, 131, 64, 64}, {3, 2, 64, 64, 1, 2},
-                       {1, 3, 8, 700, 7, 33},   {2, 2, 97, 49, 40, 24}};
+// All values are in f16.
+std::string InF16(const std::string& text) { return absl::StrReplaceAll(text, {{"f32[", "f16["}}); }
+
+// Checks programs of these sizes with each mask. `masked` is the value of masked scores in every second program.
+void CheckMasks(absl::Span<const Sizes> all, const char* masked, bool in_f16) {
   uint64_t seed = 0;
   for (const Sizes& sizes : all) {
     for (const char* mask : {kCausal, kWindow, kGiven}) {
       SCOPED_TRACE(absl::StrCat("sizes ", sizes.b, " ", sizes.h, " ", sizes.t, " ", sizes.s, " ", sizes.d, " ", sizes.w,
                                 " mask ", mask));
       ++seed;
-      Check(Program(sizes, mask, seed % 2 == 0 ? "-1e30" : "-inf"), 2, seed);
+      const std::string text = Program(sizes, mask, seed % 2 == 0 ? masked : "-inf");
+      Check(in_f16 ? InF16(text) : text, 2, seed);
     }
   }
 }
 
-// All values are in f16.
-std::string InF16(const std::string& text) { return absl::StrReplaceAll(text, {{"f32[", "f16["}}); }
+TEST(Attention, ManySizesAndMasks) {
+  CheckMasks({{1, 2, 100, 90, 16, 16}, {2, 1, 33, 257, 5, 31}, {1, 1, 131, 131, 64, 64}, {3, 2, 64, 64, 1, 2},
+              {1, 3, 8, 700, 7, 33},   {2, 2, 97, 49, 40, 24}}, "-1e30", false);
+}
 
 TEST(Attention, ManySizesAndMasksInF16) {
-  const Sizes all[] = {{1, 2, 100, 90, 16, 16}, {2, 1, 33, 257, 5, 31}, {1, 3, 8, 700, 7, 33}, {2, 2, 97, 49, 40, 24}};
-  uint64_t seed = 0;
-  for (const Sizes& sizes : all) {
-    for (const char* mask : {kCausal, kWindow, kGiven}) {
-      SCOPED_TRACE(absl::StrCat("sizes ", sizes.b, " ", sizes.h, " ", sizes.t, " ", sizes.s, " ", sizes.d, " ", sizes.w,
-                                " mask ", mask));
-      ++seed;
-      Check(InF16(Program(sizes, mask, seed % 2 == 0 ? "-65504" : "-inf")), 2, seed);
-    }
-  }
+  CheckMasks({{1, 2, 100, 90, 16, 16}, {2, 1, 33, 257, 5, 31}, {1, 3, 8, 700, 7, 33}, {2, 2, 97, 49, 40, 24}}, "-65504",
+             true);
 }
 
 void SetElements(Array* array, int64_t first, int64_t count, float value) {
