@@ -1,8 +1,8 @@
 // Fuses reductions of the same array: the gradients of a normalization's scale and offset, and its other sums over all
 // rows, become one kernel, which reads the array once.
 //
-// Needs: fused step computations. Leaves: no two kernels that IsSibling accepts and that can be computed at the place of
-// one of them, unless a limit forbids to merge them.
+// Needs: fused step computations. Leaves: no two kernels that IsSibling accepts and that can be computed at the place
+// of one of them, except if more than kMaxTried kernels read the same array.
 //
 // Only reductions whose innermost dimension is kept are fused, because one loop computes them in strips
 // (compiler/codegen/llvm/reductions.cc). fuse-rows fuses other reductions with the kernels that make their rows.
@@ -141,10 +141,10 @@ class SiblingFuser {
     const Instruction& first = places_.at(&a) < places_.at(&b) ? a : b;
     const Instruction& second = &first == &a ? b : a;
     const int64_t begin = places_.at(&first), end = places_.at(&second);
-    const bool second_can_move = std::all_of(second.operands().begin(), second.operands().end(), [&](const auto* value) {
+    const auto is_known_before = [&](const Instruction* value) {
       return places_.at(MakerOf(value)) < begin || MakerOf(value)->operand_count() == 0;
-    });
-    if (second_can_move) return begin;
+    };
+    if (std::all_of(second.operands().begin(), second.operands().end(), is_known_before)) return begin;
     if (IsUsedAfter(first, end)) return end;
     return std::nullopt;
   }
