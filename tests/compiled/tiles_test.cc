@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/kernel/object_emitter.h"
+#include "hlo/text/text.h"
 #include "tests/compiled/test_harness.h"
 
 namespace xlad::compiler {
@@ -68,6 +70,66 @@ TEST(Tiles, TransposesAndSorts) {
             "direction=LT\n}\nENTRY e {\n p = f32[50,37] parameter(0)\n ROOT r = f32[50,37] sort(p), dimensions={1}, "
             "to_apply=less\n}\n");
   batch.Run();
+}
+
+std::string ScatterProgram(int64_t columns) {
+  return Program(absl::StrCat(" x = f32[50,", columns, "] parameter(0)\n i = s32[90,1] parameter(1)\n u = f32[90,",
+                              columns, "] parameter(2)\n ROOT r = f32[50,", columns,
+                              "] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={0}, ",
+                              "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add"));
+}
+
+// Random indices are small, so that many windows are outside of the operand and others overlap.
+TEST(Tiles, ScattersInColumns) {
+  Batch batch;
+  for (const int64_t columns : {32, 64, 96, 130, 320}) {
+    for (const bool in_place : {false, true}) {
+      batch.Add(ScatterProgram(columns));
+      if (in_place) batch.InPlace({{0, 0}});
+    }
+  }
+  // A window whose first dimension has an index, and updates whose columns are not the last dimension.
+  batch.Add(Program(" x = f32[20,3,64] parameter(0)\n i = s32[40,2] parameter(1)\n u = f32[2,64,40] parameter(2)\n"
+                    " ROOT r = f32[20,3,64] scatter(x, i, u), update_window_dims={0,1}, inserted_window_dims={0}, "
+                    "scatter_dims_to_operand_dims={0,1}, index_vector_dim=1, to_apply=max"));
+  // Columns with an index are not divided, and neither are windows that are narrower than the operand.
+  batch.Add(Program(" x = f32[20,64] parameter(0)\n i = s32[40,2] parameter(1)\n u = f32[40,64] parameter(2)\n"
+                    " ROOT r = f32[20,64] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={0}, "
+                    "scatter_dims_to_operand_dims={0,1}, index_vector_dim=1, to_apply=add"));
+  batch.Add(Program(" x = f32[20,128] parameter(0)\n i = s32[40,1] parameter(1)\n u = f32[40,64] parameter(2)\n"
+                    " ROOT r = f32[20,128] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={0}, "
+                    "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add"));
+  batch.Run();
+}
+
+struct Emitted {
+  int64_t tiles = 0;
+  std::string ir;
+};
+
+Emitted Emit(const std::string& text, int64_t wanted_tiles) {
+  const auto module = hlo::ParseText(text);
+  EXPECT_TRUE(module.ok()) << module.status();
+  const auto emitter = ObjectEmitter::Create(Target());
+  EXPECT_TRUE(emitter.ok()) << emitter.status();
+  KernelRequest request;
+  request.root = AsKernel(module->get());
+  request.symbol = "kernel";
+  request.wanted_tiles = wanted_tiles;
+  const auto kernel = (*emitter)->EmitKernel(request);
+  EXPECT_TRUE(kernel.ok()) << kernel.status();
+  return {kernel->tiles, (*emitter)->IrText()};
+}
+
+int64_t TilesOf(const std::string& text, int64_t wanted) { return Emit(text, wanted).tiles; }
+
+TEST(Tiles, ScattersHaveTilesOfWholeCacheLines) {
+  EXPECT_EQ(TilesOf(ScatterProgram(32), 8), 1);
+  EXPECT_EQ(TilesOf(ScatterProgram(64), 1), 1);
+  EXPECT_EQ(TilesOf(ScatterProgram(64), 8), 2);
+  EXPECT_EQ(TilesOf(ScatterProgram(130), 8), 1);
+  EXPECT_EQ(TilesOf(ScatterProgram(320), 8), 5);
+  EXPECT_EQ(TilesOf(ScatterProgram(768), 64), 12);
 }
 
 }  // namespace

@@ -140,6 +140,46 @@ void ScatterByThreads(KernelContext& kernel, const Instruction& root) {
   });
 }
 
+// The number of columns of a tile, or 0 if the scatter is not divided. The last dimension of the operand must be one of
+// its OwnDims. Every tile reads all indices, so narrow tiles would take longer together than one tile.
+int64_t ScatterStrip(const Instruction& root, int64_t tiles) {
+  constexpr int64_t kMinWidth = 32, kUsualWidth = 64;
+  const Dims& sizes = root.operand(0)->shape().dims();
+  const OwnDims own = OwnDimsOf(root);
+  if (tiles <= 1 || own.operand.empty() || own.operand.back() + 1 != sizes.size()) return 0;
+  const int64_t columns = sizes.back();
+  if (root.operand(root.operand_count() / 2 + 1)->shape().dims()[own.update.back()] != columns) return 0;
+  for (int64_t parts = std::min(tiles, std::max<int64_t>(2, columns / kUsualWidth)); parts > 1; --parts) {
+    if (columns % (parts * kMinWidth) == 0) return columns / parts;
+  }
+  return 0;
+}
+
+void ScatterByStrips(KernelContext& kernel, const Instruction& root, int64_t width) {
+  Ir& ir = kernel.ir();
+  const std::vector<Output> outputs = kernel.outputs();
+  const OwnDims own = OwnDimsOf(root);
+  const int64_t columns = outputs[0].array.shape.dims.back();
+  kernel.Divide({columns, columns, width, 1});
+  // Calls `body` for all indices of `sizes` whose index in dimension `along` is one of the tile's columns.
+  const auto for_strip = [&](Dims sizes, size_t along, const std::function<void(const Values&)>& body) {
+    sizes[along] = width;
+    ir.LoopNest(sizes, [&](Values at) {
+      at[along] = ir.Add(kernel.range().begin, at[along]);
+      body(at);
+    });
+  };
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].in_place) continue;
+    for_strip(outputs[i].array.shape.dims, own.operand.back(), [&](const Values& at) {
+      llvm::Value* value = kernel.elements().Emit(root.operand(static_cast<int64_t>(i)), Index::Of(at));
+      StoreTo(ir, outputs[i].array, Index::Of(at), value);
+    });
+  }
+  for_strip(root.operand(root.operand_count() / 2 + 1)->shape().dims(), own.update.back(),
+            [&](const Values& at) { ApplyUpdate(kernel, root, at); });
+}
+
 }  // namespace
 
 void EmitDynamicUpdateSlice(KernelContext& kernel, const Instruction& root) {
@@ -168,9 +208,12 @@ void EmitDynamicUpdateSlice(KernelContext& kernel, const Instruction& root) {
 }
 
 // Updates are applied one after the other, in row-major order of the updates. A window that is not inside the operand
-// is skipped completely.
+// is skipped completely. Tiles compute different columns, so that they change different elements.
 void EmitScatter(KernelContext& kernel, const Instruction& root) {
   if (kernel.has_threads()) return ScatterByThreads(kernel, root);
+  if (const int64_t width = ScatterStrip(root, kernel.wanted_tiles()); width > 0) {
+    return ScatterByStrips(kernel, root, width);
+  }
   const size_t inputs = root.operand_count() / 2;
   for (size_t i = 0; i < inputs; ++i) {
     const Output output = kernel.outputs()[i];
