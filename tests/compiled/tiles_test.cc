@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/kernel/object_emitter.h"
 #include "hlo/text/text.h"
@@ -130,6 +131,52 @@ TEST(Tiles, ScattersHaveTilesOfWholeCacheLines) {
   EXPECT_EQ(TilesOf(ScatterProgram(130), 8), 1);
   EXPECT_EQ(TilesOf(ScatterProgram(320), 8), 5);
   EXPECT_EQ(TilesOf(ScatterProgram(768), 64), 12);
+}
+
+// Two halves of `rows` rows, concatenated along the last dimension or, if `along` is 0, along the first one. The result
+// is also used by an elementwise instruction with a reshape.
+std::string Halves(int64_t rows, int64_t half, int along) {
+  const std::string part = absl::StrCat("f32[", rows, ",", half, "]");
+  const std::string all = along == 1 ? absl::StrCat(rows, ",", 2 * half) : absl::StrCat(2 * rows, ",", half);
+  return Program(absl::StrCat(" a = ", part, " parameter(0)\n b = ", part, " parameter(1)\n c = f32[", all,
+                              "] parameter(2)\n x = ", part, " multiply(a, b)\n y = ", part, " add(a, b)\n z = f32[",
+                              all, "] concatenate(x, y), dimensions={", along, "}\n u = f32[", all,
+                              "] subtract(z, c)\n v = f32[1,", all, "] reshape(u)\n ROOT r = (f32[1,", all, "], f32[",
+                              all, "]) tuple(v, z)"));
+}
+
+TEST(Tiles, Concatenations) {
+  Batch batch;
+  for (const int64_t rows : {1, 3, 40}) {
+    for (const int64_t half : {5, 16, 100, 300}) {
+      for (const int along : {0, 1}) batch.Add(Halves(rows, half, along));
+    }
+  }
+  // Elements of a concatenation that are needed at two positions, operands of different sizes, and a concatenation of
+  // another one.
+  batch.Add(Program(" a = f32[20,32] parameter(0)\n b = f32[20,48] parameter(1)\n n = f32[20,48] negate(b)\n"
+                    " z = f32[20,80] concatenate(a, n), dimensions={1}\n q = f32[20,80] reverse(z), dimensions={1}\n"
+                    " ROOT r = f32[20,80] add(z, q)"));
+  batch.Add(Program(" a = f32[9,2,32] parameter(0)\n b = f32[9,5,32] parameter(1)\n n = f32[9,5,32] negate(b)\n"
+                    " z = f32[9,7,32] concatenate(a, n), dimensions={1}\n ROOT r = f32[9,14,32] "
+                    "concatenate(z, z), dimensions={1}"));
+  batch.Add(Program(" a = f32[9,2,32] parameter(0)\n b = f32[9,2,32] parameter(1)\n c = f32[9,1,32] parameter(2)\n"
+                    " d = f32[9,3,32] parameter(3)\n n = f32[9,2,32] negate(b)\n m = f32[9,3,32] negate(d)\n"
+                    " z = f32[9,4,32] concatenate(a, n), dimensions={1}\n y = f32[9,4,32] concatenate(c, m), "
+                    "dimensions={1}\n ROOT r = f32[9,4,32] add(y, z)"));
+  batch.Run();
+}
+
+// A branch stores the element of one operand in a variable. A loop for each operand needs no branch.
+TEST(Tiles, ConcatenationsHaveALoopForEachOperand) {
+  const auto has_branch = [](int64_t half, int along, int64_t tiles) {
+    return absl::StrContains(Emit(Halves(40, half, along), tiles).ir, "alloca float");
+  };
+  EXPECT_FALSE(has_branch(64, 1, 1));
+  EXPECT_FALSE(has_branch(64, 1, 8));
+  EXPECT_FALSE(has_branch(64, 0, 1));
+  EXPECT_TRUE(has_branch(64, 0, 8));  // The tiles are ranges of the concatenated dimension.
+  EXPECT_TRUE(has_branch(5, 1, 1));   // The operands are too short for vectors.
 }
 
 }  // namespace

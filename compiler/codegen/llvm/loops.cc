@@ -176,21 +176,25 @@ int64_t ColumnsOf(const Dims& dims) {
   return last == dims.rend() ? 1 : *last;
 }
 
+// Whether the element of `user` at a position depends on no other element of its operand than that at this position.
+bool KeepsPosition(const Instruction& user, const Instruction& operand) {
+  const Opcode opcode = user.opcode();
+  const bool passes = HasScalarOp(user) || opcode == Opcode::kReshape || opcode == Opcode::kGetTupleElement ||
+                      opcode == Opcode::kTuple || opcode == Opcode::kOptBarrier;
+  const bool same_size = !operand.shape().is_array() || !user.shape().is_array() ||
+                         operand.shape().elements() == user.shape().elements();
+  return passes && same_size;
+}
+
 // Whether every reduction that `instruction` depends on is local, that is, needed only at the position of its own
 // result. If so, the thread that computes a reduction is the thread that reads it. `is_own` is whether `instruction`
 // itself is needed only at its own position.
 bool HasLocalReductions(const Elements& elements, const Instruction* instruction, bool is_own,
                         std::set<std::pair<const Instruction*, bool>>* known) {
   if (elements.IsBound(instruction) || !known->insert({instruction, is_own}).second) return true;
-  const bool is_reduction = instruction->opcode() == Opcode::kReduce;
-  if (is_reduction && !is_own) return false;
-  const bool passes = HasScalarOp(*instruction) || instruction->opcode() == Opcode::kReshape ||
-                      instruction->opcode() == Opcode::kGetTupleElement || instruction->opcode() == Opcode::kTuple ||
-                      instruction->opcode() == Opcode::kOptBarrier;
+  if (instruction->opcode() == Opcode::kReduce && !is_own) return false;
   return std::all_of(instruction->operands().begin(), instruction->operands().end(), [&](const Instruction* operand) {
-    const bool same_size = !operand->shape().is_array() || !instruction->shape().is_array() ||
-                           operand->shape().elements() == instruction->shape().elements();
-    return HasLocalReductions(elements, operand, is_own && passes && same_size && !is_reduction, known);
+    return HasLocalReductions(elements, operand, is_own && KeepsPosition(*instruction, *operand), known);
   });
 }
 
@@ -250,6 +254,150 @@ void DivideLoops(KernelContext& kernel, const ReductionGroups& groups) {
   }
 }
 
+// The concatenations on which some values depend, in a fixed order, and whether any of their elements is needed at
+// another position than its own.
+class Concatenations {
+ public:
+  explicit Concatenations(const Elements& elements) : elements_(elements) {}
+
+  void Find(const Instruction* value, bool is_own) {
+    if (elements_.IsBound(value) || !seen_.insert({value, is_own}).second) return;
+    if (value->opcode() == Opcode::kConcatenate) {
+      if (is_own) found_.push_back(value);
+      if (!is_own) needed_elsewhere_.insert(value);
+    }
+    for (const Instruction* operand : value->operands()) Find(operand, is_own && KeepsPosition(*value, *operand));
+  }
+  std::vector<const Instruction*> OfOwnPositions() const {
+    std::vector<const Instruction*> own = found_;
+    std::erase_if(own, [&](const Instruction* value) { return needed_elsewhere_.contains(value); });
+    return own;
+  }
+
+ private:
+  const Elements& elements_;
+  std::set<std::pair<const Instruction*, bool>> seen_;
+  std::vector<const Instruction*> found_;
+  std::set<const Instruction*> needed_elsewhere_;
+};
+
+// A loop over the positions of concatenations in which dimension `along` is divided at the boundaries of their
+// operands. Each part computes one operand. A single loop would compute all operands for each vector of elements.
+struct Parts {
+  std::vector<const Instruction*> concatenations;
+  size_t along = 0;             // A dimension of the loop.
+  std::vector<int64_t> bounds;  // The boundaries, from 0 to the size of the dimension.
+};
+
+std::vector<int64_t> BoundsOf(const Instruction& concatenation) {
+  std::vector<int64_t> bounds = {0};
+  for (const Instruction* operand : concatenation.operands()) {
+    bounds.push_back(bounds.back() + operand->shape().dim(concatenation.dimensions()[0]));
+  }
+  return bounds;
+}
+
+// The dimension of a loop over `sizes` that is the concatenated one, if the sizes differ only by sizes of 1.
+std::optional<size_t> DimensionOfLoop(const Instruction& concatenation, const Dims& sizes) {
+  const auto is_long = [](int64_t size) { return size != 1; };
+  const Dims& own = concatenation.shape().dims();
+  Dims long_own, long_sizes;
+  std::copy_if(own.begin(), own.end(), std::back_inserter(long_own), is_long);
+  std::copy_if(sizes.begin(), sizes.end(), std::back_inserter(long_sizes), is_long);
+  const int64_t along = concatenation.dimensions()[0];
+  if (long_own != long_sizes || own[along] == 1) return std::nullopt;
+  int64_t before = std::count_if(own.begin(), own.begin() + along, is_long);
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] != 1 && before-- == 0) return d;
+  }
+  return std::nullopt;
+}
+
+// Nullopt if there is no concatenation whose parts are long enough for vectors.
+std::optional<Parts> PartsOf(KernelContext& kernel, const std::vector<Output>& outputs, const Dims& sizes) {
+  constexpr int64_t kMaxParts = 8, kMinElements = 16;
+  Concatenations concatenations(kernel.elements());
+  for (const Output& output : outputs) {
+    concatenations.Find(Resolve({output.instruction, output.leaf}).instruction, /*is_own=*/true);
+  }
+  Parts parts;
+  for (const Instruction* candidate : concatenations.OfOwnPositions()) {
+    const std::optional<size_t> along = DimensionOfLoop(*candidate, sizes);
+    const std::vector<int64_t> bounds = BoundsOf(*candidate);
+    if (!along.has_value() || candidate->operand_count() > kMaxParts) continue;
+    int64_t step = 1;
+    for (size_t d = *along + 1; d < sizes.size(); ++d) step *= sizes[d];
+    bool is_long = true;
+    for (size_t i = 1; i < bounds.size(); ++i) is_long = is_long && (bounds[i] - bounds[i - 1]) * step >= kMinElements;
+    if (!is_long) continue;
+    if (!parts.concatenations.empty() && (parts.along != *along || parts.bounds != bounds)) continue;
+    parts.concatenations.push_back(candidate);
+    parts.along = *along;
+    parts.bounds = bounds;
+  }
+  if (parts.concatenations.empty()) return std::nullopt;
+  return parts;
+}
+
+// Makes the concatenations read operand `part` only, or, if `part` is null, the operand that has the element.
+void BindPart(Elements& elements, const Parts& parts, std::optional<size_t> part) {
+  for (const Instruction* value : parts.concatenations) {
+    elements.Bind(value, [&elements, value, part, begin = part ? parts.bounds[*part] : 0](int, const Index& index) {
+      if (!part.has_value()) return FindElementRule(Opcode::kConcatenate)(elements, *value, index)[0];
+      Ir& ir = elements.ir();
+      Values at = DimsOf(ir, index, value->shape().dims());
+      llvm::Value*& along = at[value->dimensions()[0]];
+      along = ir.AddSigned(along, -begin);
+      return elements.Emit(value->operand(static_cast<int64_t>(*part)), Index::Of(at));
+    });
+  }
+}
+
+// Emits `body` for the positions of the range, in a loop for each part. Returns false, without emitting code, if tiles
+// do not consist of whole parts.
+bool ForParts(KernelContext& kernel, const Parts& parts, const Dims& sizes,
+              const std::function<void(const Index&)>& body) {
+  Ir& ir = kernel.ir();
+  const TileRange& range = kernel.range();
+  size_t inner = 0;  // The first dimension that a tile has completely.
+  if (!range.is_whole()) {
+    int64_t row = tensor::Product(sizes);
+    while (inner < sizes.size() && row > range.tiling.row) row /= sizes[inner++];
+    if (range.thread != nullptr || range.tiling.span != range.tiling.positions || row != range.tiling.row) return false;
+  }
+  if (inner > parts.along) return false;
+  const Dims between(sizes.begin() + inner, sizes.begin() + parts.along);
+  const auto row = [&](const Values& outer) {
+    for (size_t part = 0; part + 1 < parts.bounds.size(); ++part) {
+      BindPart(kernel.elements(), parts, part);
+      Dims rest(sizes.begin() + parts.along, sizes.end());
+      rest[0] = parts.bounds[part + 1] - parts.bounds[part];
+      ir.LoopNest(rest, [&](const Values& in_part) {
+        Values at = outer;
+        at.insert(at.end(), in_part.begin(), in_part.end());
+        at[parts.along] = ir.Add(ir.I64(parts.bounds[part]), at[parts.along]);
+        body(Index::Of(at));
+      });
+    }
+  };
+  const auto rows = [&](const Values& leading) {
+    ir.LoopNest(between, [&](const Values& middle) {
+      Values outer = leading;
+      outer.insert(outer.end(), middle.begin(), middle.end());
+      row(outer);
+    });
+  };
+  if (range.is_whole()) {
+    rows({});
+  } else {
+    const Dims leading(sizes.begin(), sizes.begin() + inner);
+    ir.RangeLoop(ir.Div(range.begin, range.tiling.row), ir.Div(range.end, range.tiling.row),
+                 [&](llvm::Value* at) { rows(DimsOf(ir, Index::OfLinear(at), leading)); });
+  }
+  BindPart(kernel.elements(), parts, std::nullopt);
+  return true;
+}
+
 }  // namespace
 
 void EmitLoops(KernelContext& kernel) {
@@ -285,7 +433,10 @@ void EmitLoops(KernelContext& kernel) {
     };
     if (AreLinear(kernel, now)) {
       ForLinear(ir, kernel.range(), count, element);
-    } else {
+      continue;
+    }
+    const std::optional<Parts> parts = kernel.has_threads() ? std::nullopt : PartsOf(kernel, now, sizes);
+    if (!parts.has_value() || !ForParts(kernel, *parts, sizes, element)) {
       ForPositions(ir, kernel.range(), sizes, element);
     }
   }
