@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -12,10 +13,11 @@
 namespace xlad::storage {
 namespace {
 
-constexpr char kBatch[] = ".safetensors";
+constexpr char kBatch[] = ".batch";
+constexpr char kBatchWithoutSums[] = ".safetensors";  // Of earlier versions.
 constexpr char kEnd[] = ".end";
 
-// Reads the number in "12.safetensors" or "12.end". Returns false for other names.
+// Reads the number in "12.batch" or "12.end". Returns false for other names.
 bool ParseName(absl::string_view name, absl::string_view suffix, int64_t* number) {
   return absl::ConsumeSuffix(&name, suffix) && absl::SimpleAtoi(name, number) && *number >= 0;
 }
@@ -40,7 +42,7 @@ class BatchSpool::FileArrival final : public BatchSpool::Arrival {
     return writer_->Append(bytes);
   }
   absl::Status Finish() override {
-    XLAD_RETURN_IF_ERROR(writer_->Finish().status());
+    XLAD_RETURN_IF_ERROR(writer_->Finish(/*with_trailer=*/true).status());
     return spool_->Add(job_, batch_, writer_.get());
   }
 
@@ -71,7 +73,7 @@ absl::Status BatchSpool::OpenJob(const std::string& job) {
   std::vector<int64_t> batches;
   for (const std::string& name : names) {
     int64_t number = 0;
-    if (ParseName(name, kBatch, &number)) {
+    if (ParseName(name, kBatch, &number) || ParseName(name, kBatchWithoutSums, &number)) {
       batches.push_back(number);
     } else if (ParseName(name, kEnd, &number)) {
       stream.end = number;
@@ -96,7 +98,8 @@ absl::Status BatchSpool::OpenJob(const std::string& job) {
 }
 
 std::string BatchSpool::PathOf(const std::string& job, int64_t batch) const {
-  return JoinPath(FolderOf(job), absl::StrCat(batch, kBatch));
+  const std::string without_sums = JoinPath(FolderOf(job), absl::StrCat(batch, kBatchWithoutSums));
+  return files_.Exists(without_sums) ? without_sums : JoinPath(FolderOf(job), absl::StrCat(batch, kBatch));
 }
 
 absl::StatusOr<BatchSpool::Stream*> BatchSpool::Find(const std::string& job) {
@@ -285,7 +288,10 @@ absl::StatusOr<std::shared_ptr<RangeReader>> BatchSpool::Read(const std::string&
       return absl::UnavailableError(absl::StrCat("batch ", batch, " of job ", job, " has not arrived"));
     }
   }
-  return OpenFileReader(files_, PathOf(job, batch));
+  const std::string path = PathOf(job, batch);
+  XLAD_ASSIGN_OR_RETURN(auto file, OpenFileReader(files_, path));
+  if (absl::EndsWith(path, kBatchWithoutSums)) return file;
+  return ReadWithTrailer(std::move(file), absl::StrCat("batch ", batch, " of job ", job));
 }
 
 std::string BatchSpool::Why(const std::string& job) const {

@@ -1,7 +1,8 @@
 // The batches of jobs whose data a client sends step by step. Each batch is stored in a file from its arrival until a
 // checkpoint of a later step is committed, so that recovery replays the same bytes.
 //
-//   FOLDER/JOB/12.safetensors   the batch of step 12
+//   FOLDER/JOB/12.batch         the batch of step 12, a safetensors file, and its checksums (ReadWithTrailer)
+//   FOLDER/JOB/12.safetensors   such a batch without checksums, of an earlier version
 //   FOLDER/JOB/20.end           the job has 20 batches
 //
 // The sender is limited to the pace of the job: it is at most kAhead batches ahead of the newest batch that a worker
@@ -72,7 +73,8 @@ class BatchSpool {
 
   // --- Workers.
   // Waits up to wait_ms for the batch. Unavailable if it has not arrived by then, OutOfRange if the data ended before
-  // this batch, DataLoss if the batch was removed.
+  // this batch, DataLoss if the batch was removed. The reader verifies what it reads, and returns DataLoss if the batch
+  // is damaged.
   absl::StatusOr<std::shared_ptr<RangeReader>> Read(const std::string& job, int64_t batch, int64_t wait_ms);
 
   // If a worker waits for a batch that has not arrived, returns a sentence that says so, without a period. Otherwise

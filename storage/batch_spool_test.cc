@@ -55,11 +55,11 @@ TEST_F(BatchSpoolTest, NothingIsRemovedWhileABackupIsMade) {
   hold.reset();
   ASSERT_TRUE(spool_->Keep("job", 2).ok());
   spool_->Remove("ended");
-  EXPECT_THAT(*files_.List("spool/job"), ElementsAre("0.safetensors", "1.safetensors", "2.safetensors"));
+  EXPECT_THAT(*files_.List("spool/job"), ElementsAre("0.batch", "1.batch", "2.batch"));
   EXPECT_THAT(*files_.List("spool"), ElementsAre("ended", "job"));
   another.reset();
   ASSERT_TRUE(spool_->Keep("job", 2).ok());
-  EXPECT_THAT(*files_.List("spool/job"), ElementsAre("2.safetensors"));
+  EXPECT_THAT(*files_.List("spool/job"), ElementsAre("2.batch"));
 }
 
 TEST_F(BatchSpoolTest, ABackupThatBeginsDuringARemovalKeepsTheRest) {
@@ -69,7 +69,7 @@ TEST_F(BatchSpoolTest, ABackupThatBeginsDuringARemovalKeepsTheRest) {
   files_.after_list = [&] { hold = spool_->HoldRemovals(); };
   spool_->Remove("job");
   ASSERT_NE(hold.use_count(), 0);
-  EXPECT_THAT(*files_.List("spool/job"), ElementsAre("0.safetensors", "1.safetensors", "2.safetensors"));
+  EXPECT_THAT(*files_.List("spool/job"), ElementsAre("0.batch", "1.batch", "2.batch"));
 }
 
 // Each call in `use` would wait forever if the lock were held while a file is removed.
@@ -90,7 +90,7 @@ TEST_F(BatchSpoolTest, StreamsContinueWhileFilesAreRemoved) {
     EXPECT_TRUE(spool_->Keep("job", 3).ok());
   };
   ASSERT_TRUE(spool_->Keep("job", 2).ok());
-  EXPECT_THAT(*files_.List("spool/job"), ElementsAre("3.safetensors", "4.safetensors"))
+  EXPECT_THAT(*files_.List("spool/job"), ElementsAre("3.batch", "4.batch"))
       << "the first call has also removed what the second call does not need";
   files_.before_remove = use;
   spool_->Remove("ended");
@@ -112,7 +112,7 @@ TEST_F(BatchSpoolTest, ABackupWaitsForAFileThatIsBeingRemoved) {
   };
   ASSERT_TRUE(spool_->Keep("job", 8).ok());
   backup.join();
-  EXPECT_THAT(names, Not(Contains("0.safetensors")));
+  EXPECT_THAT(names, Not(Contains("0.batch")));
   EXPECT_EQ(*files_.List("spool/job"), names) << "nothing is removed later";
 }
 
@@ -184,7 +184,7 @@ TEST_F(BatchSpoolTest, BatchesBeforeAGapAreRemoved) {
     EXPECT_EQ(Read(20), "y");
     EXPECT_THAT(Read(4), HasSubstr("batch 4 of job job was removed"));
     ASSERT_TRUE(spool_->Keep("job", 21).ok());
-    EXPECT_THAT(*files_.List("spool/job"), ElementsAre("21.safetensors")) << fail_after;
+    EXPECT_THAT(*files_.List("spool/job"), ElementsAre("21.batch")) << fail_after;
   }
 }
 
@@ -257,6 +257,43 @@ TEST_F(BatchSpoolTest, SaysWhichBatchIsMissing) {
   EXPECT_THAT(spool_->Why("job"), HasSubstr("waits for batch 1, which its client has not sent"));
   EXPECT_THAT(spool_->Why("job"), HasSubstr("12 s ago"));
   EXPECT_EQ(spool_->Why("other"), "");
+}
+
+TEST_F(BatchSpoolTest, ABatchOfAnEarlierVersionIsReadAndRemoved) {
+  ASSERT_TRUE(files_.MakeDirectories("spool/job").ok());
+  for (const char* name : {"3", "4"}) {
+    ASSERT_TRUE(files_.WriteAtomically(absl::StrCat("spool/job/", name, ".safetensors"), name).ok());
+  }
+  Open();
+  ASSERT_TRUE(Send(5, "new").ok());
+  EXPECT_EQ(Read(3), "3");
+  EXPECT_EQ(Read(4), "4");
+  EXPECT_EQ(Read(5), "new");
+  ASSERT_TRUE(spool_->Keep("job", 5).ok());
+  EXPECT_THAT(*files_.List("spool/job"), ElementsAre("5.batch"));
+}
+
+TEST_F(BatchSpoolTest, ADamagedBatchIsNotRead) {
+  ASSERT_TRUE(spool_->Keep("job", 0).ok());
+  ASSERT_TRUE(Send(0, "the batch").ok());
+  ASSERT_TRUE(Send(1, "").ok());
+  for (const int64_t batch : {0, 1}) {
+    const std::string path = absl::StrCat("spool/job/", batch, ".batch"), whole = *files_.Read(path);
+    const std::string contents = Read(batch);
+    EXPECT_EQ(contents, batch == 0 ? "the batch" : "");
+    for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+      std::string flipped = whole;
+      flipped[bit / 8] ^= static_cast<char>(1 << bit % 8);
+      ASSERT_TRUE(files_.WriteAtomically(path, flipped).ok());
+      EXPECT_THAT(Read(batch), HasSubstr(absl::StrCat("batch ", batch, " of job job"))) << "bit " << bit;
+    }
+    for (size_t size = 0; size < whole.size(); ++size) {
+      ASSERT_TRUE(files_.WriteAtomically(path, whole.substr(0, size)).ok());
+      EXPECT_THAT(Read(batch), HasSubstr(absl::StrCat("batch ", batch, " of job job is damaged"))) << size;
+    }
+    ASSERT_TRUE(files_.WriteAtomically(path, whole).ok());
+    EXPECT_EQ(Read(batch), contents);
+  }
 }
 
 // After a crash at any operation of the disk, the batches that were acknowledged are complete.

@@ -16,6 +16,7 @@ namespace xlad::storage {
 namespace {
 
 constexpr absl::string_view kFirstLine = "xlad block sums 1";
+constexpr int64_t kTrailerEndBytes = 16;  // The size of the rest of the trailer.
 
 absl::string_view AsText(absl::Span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -68,6 +69,18 @@ class VerifyingReader final : public RangeReader {
   const std::string name_;
 };
 
+// The first bytes of a file.
+class BeginningReader final : public RangeReader {
+ public:
+  BeginningReader(std::shared_ptr<RangeReader> file, int64_t size) : file_(std::move(file)), size_(size) {}
+  int64_t size() const override { return size_; }
+  absl::Status Read(int64_t offset, absl::Span<std::byte> out) override { return file_->Read(offset, out); }
+
+ private:
+  const std::shared_ptr<RangeReader> file_;
+  const int64_t size_;
+};
+
 }  // namespace
 
 absl::Status CheckBlockSums(const BlockSums& sums) {
@@ -117,6 +130,29 @@ std::string SerializeBlockSums(const ObjectInfo& info) {
   for (const uint64_t sum : info.sums.sums) absl::StrAppend(&text, absl::Hex(sum, absl::kZeroPad16), "\n");
   absl::StrAppend(&text, absl::Hex(Hash64(text), absl::kZeroPad16), "\n");
   return text;
+}
+
+std::string SumsTrailer(const ObjectInfo& info) {
+  std::string trailer = SerializeBlockSums(info);
+  absl::StrAppend(&trailer, absl::Hex(trailer.size(), absl::kZeroPad16));
+  return trailer;
+}
+
+absl::StatusOr<std::shared_ptr<RangeReader>> ReadWithTrailer(std::shared_ptr<RangeReader> file, std::string name) {
+  const absl::Status damaged =
+      absl::DataLossError(absl::StrCat(name, " is damaged: the checksums at the end of its file cannot be read"));
+  const int64_t end = file->size() - kTrailerEndBytes;
+  if (end < 0) return damaged;
+  XLAD_ASSIGN_OR_RETURN(const std::string digits, ReadString(*file, end, kTrailerEndBytes));
+  int64_t text_bytes = 0;
+  const bool is_number = absl::SimpleHexAtoi(digits, &text_bytes) &&
+                         digits == absl::StrCat(absl::Hex(text_bytes, absl::kZeroPad16));
+  if (!is_number || text_bytes < 0 || text_bytes > end) return damaged;
+  XLAD_ASSIGN_OR_RETURN(const std::string text, ReadString(*file, end - text_bytes, text_bytes));
+  absl::StatusOr<ObjectInfo> info = ParseBlockSums(text);
+  if (!info.ok()) return damaged;
+  return VerifyBlocks(std::make_shared<BeginningReader>(std::move(file), end - text_bytes), std::move(info->sums),
+                      std::move(name));
 }
 
 absl::StatusOr<ObjectInfo> ParseBlockSums(absl::string_view text) {

@@ -21,10 +21,12 @@ absl::Status ObjectWriter::Append(absl::string_view bytes) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ObjectInfo> ObjectWriter::Finish() {
+absl::StatusOr<ObjectInfo> ObjectWriter::Finish(bool with_trailer) {
+  ObjectInfo info = hasher_.Finish();
+  if (with_trailer) XLAD_RETURN_IF_ERROR(file_->Append(SumsTrailer(info)));
   XLAD_RETURN_IF_ERROR(file_->Sync());
   file_.reset();
-  return hasher_.Finish();
+  return info;
 }
 
 absl::Status ObjectWriter::Publish(const std::string& path) {
