@@ -19,6 +19,7 @@
 #include <optional>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/network.h"
@@ -56,14 +57,10 @@ class EpollGate final : public AcceptGate {
   }
 
   ~EpollGate() override {
-    stopping_ = true;
-    const uint64_t one = 1;
-    if (wake_ >= 0) (void)!write(wake_, &one, sizeof one);
-    if (thread_.joinable()) thread_.join();
-    while (!silent_.empty()) Drop(silent_.front(), /*early=*/true);
+    StopAccepting();
     while (!unknown_.empty()) Drop(unknown_.front(), /*early=*/false);
     while (!known_.empty()) Drop(known_.front(), /*early=*/false);
-    for (const int fd : {listener_, epoll_, wake_}) {
+    for (const int fd : {epoll_, wake_}) {
       if (fd >= 0) close(fd);
     }
   }
@@ -84,6 +81,16 @@ class EpollGate final : public AcceptGate {
 
   void Begin() override {
     thread_ = std::thread([this] { Run(); });
+  }
+
+  void StopAccepting() override {
+    stopping_ = true;
+    const uint64_t one = 1;
+    if (wake_ >= 0) (void)!write(wake_, &one, sizeof one);
+    if (thread_.joinable()) thread_.join();
+    const std::lock_guard lock(mutex_);
+    while (!silent_.empty()) Drop(silent_.front(), /*early=*/true);
+    if (listener_ >= 0) close(std::exchange(listener_, -1));
   }
 
   std::string Address() const override { return address_; }

@@ -56,6 +56,9 @@ class AcceptGate {
 
   // Begins to accept. Must be called once.
   virtual void Begin() = 0;
+  // Closes the listening socket and the silent connections. After it has returned, `deliver` is not called again. The
+  // connections that were handed over stay open, but are no longer closed because of their age. Idempotent.
+  virtual void StopAccepting() = 0;
   // Returns HOST:PORT with the actual port.
   virtual std::string Address() const = 0;
   // Marks the connection from this peer, "127.0.0.1:4711" or "[::1]:4711", as known, and as one of `owner`, unless it

@@ -102,6 +102,24 @@ TEST_F(AcceptGateTest, TheOldestUnknownConnectionIsClosedAndKnownOnesStayOpen) {
   EXPECT_EQ(gate_->Counts().known, 1);
 }
 
+TEST_F(AcceptGateTest, AGateThatHasStoppedKeepsOnlyTheConnectionsThatItHasHandedOver) {
+  Start(kPatient);
+  const std::string address = gate_->Address();
+  const auto silent = Dial();
+  const auto active = Dial();
+  SendByte(active.get());
+  AwaitDelivered(1);
+  Await([](const auto& counts) { return counts.silent == 1; });
+  gate_->StopAccepting();
+  ExpectClosed(silent.get());
+  EXPECT_TRUE(TcpNetwork().Listen(address).ok()) << "the port is still in use";
+  gate_->MarkKnown(PeerOf(0), "alice");
+  const AcceptGateCounts counts = gate_->Counts();
+  EXPECT_EQ(counts.silent, 0);
+  EXPECT_EQ(counts.known, 1);
+  gate_->StopAccepting();
+}
+
 // Small limits are also exact.
 TEST_F(AcceptGateTest, SmallLimitsAreKept) {
   for (const int most : {1, 2, 3, 6, 15}) {

@@ -158,6 +158,8 @@ class GrpcDaemon final : public CoordinatorDaemon {
     renewal_.reset();
     pages_.reset();
     engine_->Stop();
+    // A server that shuts down prints an error for each connection that it gets.
+    if (gate_ != nullptr) gate_->StopAccepting();
     server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
     gate_.reset();
     pools_.Stop();

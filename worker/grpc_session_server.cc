@@ -328,6 +328,8 @@ class GrpcSessionServer final : public SessionServer {
       : key_check_(std::make_shared<KeyCheck>(access)),
         service_(access, host, std::move(read), [this](const std::string& peer) { gate_->MarkKnown(peer, ""); }) {}
   ~GrpcSessionServer() override {
+    // A server that shuts down prints an error for each connection that it gets.
+    if (gate_ != nullptr) gate_->StopAccepting();
     if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
     gate_.reset();
   }
