@@ -1,7 +1,11 @@
 """Shardings of arguments and results as users write them, without a cluster."""
 
+import dataclasses
 import itertools
+import json
+import pathlib
 import random
+import tempfile
 import unittest
 
 import jax
@@ -10,6 +14,7 @@ import numpy as np
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
+import xlad
 from xlad import program, shardings
 
 AXES = {"dp": 2, "tp": 3}
@@ -33,6 +38,18 @@ class Module:
     @classmethod
     def tree_unflatten(cls, _, children):
         return cls(*children)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class OnlyArrays:
+    """A tree that checks its leaf, like the loss scale of jmp. JAX makes trees of objects of class `object`."""
+
+    value: np.ndarray
+
+    def __post_init__(self):
+        if type(self.value) is not object and not isinstance(self.value, (np.ndarray, jax.Array)):
+            raise TypeError(f"found {self.value!r}, expected an array")
 
 
 def spread(entry, tree):
@@ -71,6 +88,21 @@ class Trees(unittest.TestCase):
         self.assertEqual(shapes, [(name, leaf.shape, leaf.dtype)
                                   for name, leaf in zip(expected, jax.tree.leaves(self.tree))])
         self.assertEqual(spread({"layers": by_name, "n": P()}, self.tree), [None, P("tp"), None, P()])
+
+    def test_classes_that_accept_only_arrays(self):
+        state = {"scale": OnlyArrays(np.ones(6, np.float32)), "w": np.ones((6, 2), np.float32)}
+        batch = OnlyArrays(np.ones((4, 6), np.float32))
+
+        def step(state, batch):
+            loss = jnp.sum((batch.value * state["scale"].value) @ state["w"])
+            return {"scale": OnlyArrays(state["scale"].value * 2), "w": state["w"]}, loss
+
+        for split in (lambda name: P("dp") if name == "scale.value" else P(), {"scale": P("dp"), "w": None}):
+            with tempfile.TemporaryDirectory() as where:
+                path = xlad.export(step, state, batch, to=where, steps=1, batch=4, mesh=AXES,
+                                   in_shardings=(split, P("dp")))
+                manifest = json.loads((pathlib.Path(path) / "manifest.json").read_text())
+                self.assertEqual([part["name"] for part in manifest["parameters"]], ["scale.value", "w", "value"])
 
     def test_a_function_where_the_argument_has_no_leaf_is_ignored(self):
         """A tree of shardings that was made from a module contains the activation functions of the module."""

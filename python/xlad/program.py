@@ -26,7 +26,7 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from xlad.shardings import Placement, Specs
-from xlad.trees import Tree
+from xlad.trees import Tree, plain
 
 try:
     from jax._src import source_info_util  # Not public. Without it, source lines may be those of libraries.
@@ -150,9 +150,10 @@ class Lowered(NamedTuple):
 
 
 def _structs(arguments: Sequence[Tree], mesh: AbstractMesh | None, specs: Specs) -> Tree:
-    """Adds shardings to the types on meshes with explicit axes."""
+    """Returns the types of the arguments in trees like those of `plain`, with shardings on meshes with explicit
+    axes."""
     typed = mesh if mesh is not None and AxisType.Explicit in mesh.axis_types else None
-    leaves, treedef = jax.tree_util.tree_flatten(tuple(arguments))
+    leaves, treedef = jax.tree_util.tree_flatten(tuple(plain(argument) for argument in arguments))
     shardings = [NamedSharding(typed, spec) if typed is not None else None
                  for spec in jax.tree_util.tree_leaves(specs.arguments, is_leaf=lambda x: isinstance(x, P))]
     return jax.tree_util.tree_unflatten(treedef, [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +14,7 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from xlad.job import Axes, parse_axes
-from xlad.trees import Tree
+from xlad.trees import Tree, plain
 
 
 class Placement(NamedTuple):
@@ -66,7 +66,8 @@ class RemoteSharding(NamedSharding):
 
 
 class Specs(NamedTuple):
-    """A PartitionSpec for each leaf of each argument, and whether all sizes are divisible by their axes."""
+    """A PartitionSpec for each leaf of each argument, in trees like those of `plain`, and whether all sizes are
+    divisible by their axes."""
 
     arguments: tuple[Tree, ...]
     even: bool
@@ -103,7 +104,7 @@ def argument_specs(place: Placement, arguments: Arguments, known_axes: Collectio
                   for spec, known in zip(found, present)]
         shapes = [np.shape(leaf) for leaf in jax.tree_util.tree_leaves(argument)]
         even = even and all(_is_even(place.axes, spec, shape) for spec, shape in zip(filled, shapes))
-        specs.append(jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(argument), filled))
+        specs.append(jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(plain(argument)), filled))
     return Specs(tuple(specs), even)
 
 
@@ -135,11 +136,11 @@ def spread(axes: Axes, entry: Any, tree: Tree, names: list[str], where: str,
            known_axes: Collection[str] = ()) -> list[P | None]:
     """Returns for each leaf of `tree` its PartitionSpec in `entry`, or None if `entry` has none. `entry` may be a
     prefix of the tree."""
-    leaves, treedef = jax.tree_util.tree_flatten(tree)
+    leaves = jax.tree_util.tree_leaves(tree)
     found: list[P | None] = [None] * len(names)
 
-    def put(sharding: Any, part: Tree) -> None:
-        for i in jax.tree_util.tree_leaves(part):
+    def put(sharding: Any, positions: Iterable[int]) -> None:
+        for i in positions:
             spec = sharding.spec if isinstance(sharding, NamedSharding) else sharding
             if callable(spec) and not isinstance(spec, P):
                 leaf = leaves[i]
@@ -154,9 +155,18 @@ def spread(axes: Axes, entry: Any, tree: Tree, names: list[str], where: str,
                                 "or None")
             found[i] = None if spec is None else _on_mesh(axes, spec, names[i], np.shape(leaves[i]), known_axes)
 
-    numbered = jax.tree_util.tree_unflatten(treedef, list(range(len(names))))
+    entries, structure = jax.tree_util.tree_flatten(entry, is_leaf=is_sharding)
     try:
-        jax.tree_util.tree_map(put, entry, numbered, is_leaf=is_sharding)
+        try:
+            parts = structure.flatten_up_to(tree)
+        except ValueError:
+            jax.tree_util.tree_map(lambda *_: None, entry, tree, is_leaf=is_sharding)  # Its error names the node.
+            raise
+        first = 0
+        for sharding, part in zip(entries, parts):
+            count = len(jax.tree_util.tree_leaves(part))
+            put(sharding, range(first, first + count))
+            first += count
     except (ValueError, TypeError) as error:
         raise type(error)(f"{where}: {str(error).replace('tree_map tree', where)}") from None
     return found

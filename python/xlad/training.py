@@ -13,7 +13,7 @@ from xlad import batches, metrics, safetensors
 from xlad.batches import Batches, DataOptions
 from xlad.element_types import shape_text
 from xlad.job import Axes, Job, axes_text, whole_number
-from xlad.trees import Tree, flatten, unflatten
+from xlad.trees import Tree, flatten, plain, unflatten
 
 
 class Training:
@@ -78,13 +78,17 @@ class Training:
         return place.axes, lowered
 
     def _call(self, state: Tree, rest: Sequence[Any]) -> tuple[Tree, Any]:
-        """Calls the step on plain arrays: random keys are passed as words, and metrics are returned as f32 scalars."""
+        """Calls the step on plain arrays: random keys are passed as words, and metrics are returned as f32 scalars. The
+        state and the batch are trees like those of `plain`."""
         import jax
 
         from xlad import program
 
         state = unflatten(self._treedef, program.wrap_keys(jax.tree_util.tree_leaves(state), self._keys))
         rest = list(rest)
+        if self._batches is not None:
+            _, treedef = flatten(self._batches.example)
+            rest[0] = unflatten(treedef, jax.tree_util.tree_leaves(rest[0]))
         if self._batches is not None and self._batches.stacked:
             rest[0] = jax.tree_util.tree_map(lambda leaf: leaf[0], rest[0])
         returned = self._step(state, *rest)
@@ -93,7 +97,7 @@ class Training:
         new_state, of_step = returned
         self._check_state(new_state)
         self._metrics, values = _metrics(of_step)
-        return program.unwrap_keys(new_state), values
+        return program.unwrap_keys(plain(new_state)), values
 
     def _check_state(self, new_state: Tree) -> None:
         import jax

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,3 +23,34 @@ def unflatten(treedef: Any, leaves: Sequence[Any]) -> Tree:
     import jax
 
     return jax.tree_util.tree_unflatten(treedef, leaves)
+
+
+class _Node:
+    """A node with the keys of another node."""
+
+    def __init__(self, keys: tuple[Any, ...], children: Sequence[Tree]):
+        self.keys = keys
+        self.children = children
+
+
+@functools.cache
+def _register_node() -> None:
+    import jax
+
+    jax.tree_util.register_pytree_with_keys(_Node, lambda node: (zip(node.keys, node.children), node.keys), _Node)
+
+
+def plain(tree: Tree) -> Tree:
+    """Returns the tree with nodes of a class of this module instead of the nodes of other classes. The paths of the
+    leaves stay the same. A tree with this structure may have any leaves, such as shardings, but other classes may
+    refuse them."""
+    import jax
+
+    _register_node()
+    children, treedef = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda part: part is not tree)
+    if tree is None or jax.tree_util.treedef_is_leaf(treedef):
+        return tree
+    parts = [plain(child) for _, child in children]
+    if type(tree) in (dict, list, tuple, collections.OrderedDict, collections.defaultdict) or hasattr(tree, "_fields"):
+        return jax.tree_util.tree_unflatten(treedef, parts)
+    return _Node(tuple(path[0] for path, _ in children), parts)
