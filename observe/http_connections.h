@@ -16,7 +16,9 @@
 namespace xlad::observe {
 
 struct HttpLimits {
-  int max_connections = 256;
+  // Each connection needs up to two descriptors. AcceptGate reserves 256 descriptors of the process for everything
+  // other than the connections of its own server, so these connections must be few.
+  int max_connections = 64;
   int64_t request_ms = 5000;  // The time in which a request must arrive.
   // The time in which the client must take a part of the response. The complete response has response_ms.
   int64_t progress_ms = 5000;
