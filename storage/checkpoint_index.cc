@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
+#include "base/utf8.h"
 #include "storage/block_sums.h"
 #include "storage/uri.h"
 #include "tensor/box.h"
@@ -166,7 +167,8 @@ absl::StatusOr<v1::CheckpointIndex> ParseIndex(absl::string_view given) {
   options.ignore_unknown_fields = true;
   const auto parsed = google::protobuf::util::JsonStringToMessage(text, &index, options);
   if (!parsed.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("not the index of a checkpoint: ", parsed.ToString()));
+    // The error has a part of the text, which may begin and end within characters.
+    return absl::InvalidArgumentError(absl::StrCat("not the index of a checkpoint: ", ToUtf8(parsed.ToString())));
   }
   if (index.format_version() != kCheckpointFormatVersion) {
     return absl::FailedPreconditionError(absl::StrCat("found a checkpoint of format version ", index.format_version(),

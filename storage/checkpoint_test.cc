@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/hash.h"
+#include "base/utf8.h"
 #include "gmock/gmock.h"
 #include "storage/checkpoint_folder.h"
 #include "storage/checkpoint_index.h"
@@ -247,6 +248,20 @@ TEST(CheckpointIndex, SaysWhatIsInconsistent) {
   refused([](auto* i) { *i->add_tensors() = i->tensors(0); }, "occurs twice");
   refused([](auto* i) { i->mutable_tensors(0)->mutable_shape()->set_dims(0, -5); }, "\"m\"");
   refused([](auto* i) { i->set_step(-1); }, "step -1");
+}
+
+// A worker reports the error in a protocol buffer, whose text must be UTF-8.
+TEST(CheckpointIndex, ErrorsAreUtf8) {
+  for (int after = 0; after < 3; ++after) {
+    std::string text = "{\"";
+    for (int i = 0; i < 20; ++i) text += "\xe2\x82\xac";
+    const std::string zeros(64, '0');
+    text += absl::StrCat(std::string(after, 'x'), "\" x \"\": 1, \"index_sha256\": \"", zeros, "\"}");
+    text.replace(text.rfind(zeros), 64, Sha256Hex(text));
+    const absl::Status refused = ParseIndex(text).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+    EXPECT_EQ(refused.message(), ToUtf8(refused.message()));
+  }
 }
 
 TEST(CheckpointIndex, OtherFormatVersionsAreRefusedWithTheirNumber) {
