@@ -20,6 +20,7 @@
 #include "collectives/exec/transports/plugin/load.h"
 #include "collectives/exec/transports/registry/registry.h"
 #include "collectives/exec/transports/skeleton/skeleton.h"
+#include "collectives/exec/transports/tcp/tcp_connection.h"
 
 namespace xlad::collectives {
 namespace {
@@ -435,6 +436,40 @@ TEST(Frame, ALargeBlockIsRefusedBeforeItIsSent) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("found a message of 65537 bytes, expected at most 65536"));
   }
+}
+
+// A connection whose peer has sent these bytes and nothing else.
+class SentBytes final : public Connection {
+ public:
+  explicit SentBytes(std::string bytes) : bytes_(std::move(bytes)) {}
+  absl::StatusOr<size_t> Read(absl::Span<std::byte> bytes) override {
+    if (at_ == bytes_.size()) return absl::UnavailableError("the peer has closed the connection");
+    const size_t n = bytes_.copy(reinterpret_cast<char*>(bytes.data()), bytes.size(), at_);
+    at_ += n;
+    return n;
+  }
+  absl::Status Write(absl::Span<const std::byte>) override { return absl::OkStatus(); }
+  void Shutdown() override {}
+  std::string Peer() const override { return "peer"; }
+
+ private:
+  const std::string bytes_;
+  size_t at_ = 0;
+};
+
+// Reasons become text of protocol buffers, which must be UTF-8.
+TEST(Frame, AReasonThatIsCutWithinACharacterIsUtf8) {
+  std::string reason;
+  while (reason.size() <= kMaxReasonBytes) reason += "\xc3\xa9";
+  // The frame begins with the worker and a newline, so it ends after the first byte of a character.
+  const std::string sent = AbortFrame({absl::InternalError(reason), "w1"});
+  ASSERT_EQ(sent.back(), '\xc3');
+  Waiter waiter;
+  AbortSignal abort;
+  TcpConnection connection({}, std::make_unique<SentBytes>(sent), nullptr, &waiter, &abort);
+  connection.WaitForEnd();
+  const std::string received(abort.status().message());
+  EXPECT_EQ(received, absl::StrCat(" reports: ", reason.substr(0, kMaxReasonBytes - 4), "\xef\xbf\xbd"));
 }
 
 TEST(DataPlane, ListensOnLoopbackOnly) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "collectives/exec/short_slices.h"
 
 namespace xlad::collectives {
@@ -440,8 +441,9 @@ absl::Status TcpConnection::OnAbort(const FrameHead& head) {
   XLAD_RETURN_IF_ERROR(
       ReadFully(connection_.get(), absl::MakeSpan(reinterpret_cast<std::byte*>(reason.data()), reason.size())));
   const size_t end = reason.find('\n');
-  const std::string suspect = reason.substr(0, end);
-  const std::string text = end == std::string::npos ? "" : reason.substr(end + 1);
+  const std::string suspect = ToUtf8(reason.substr(0, end));
+  // A reason that AbortFrame has truncated may end within a character.
+  const std::string text = end == std::string::npos ? "" : ToUtf8(reason.substr(end + 1));
   const bool known_code = head.count > 0 && head.count <= 16;
   const auto code = known_code ? static_cast<absl::StatusCode>(head.count) : absl::StatusCode::kUnknown;
   abort_->Raise({absl::Status(code, absl::StrCat(options_.peer, " reports: ", text)), suspect});
