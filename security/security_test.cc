@@ -169,6 +169,25 @@ TEST_F(TokensTest, FilesHaveNoSecretAndOnlyTheOwnerCanReadThem) {
   EXPECT_EQ(all->records.front().id, TokenId(token));
 }
 
+TEST_F(TokensTest, RootIssuesTokensThatTheOwnerOfTheDataFolderCanRead) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give files to others";
+  TokenStore store(folder_, &clock_);
+  constexpr uid_t kService = 61'111;
+  ASSERT_EQ(chown(own_folder_.path().c_str(), kService, kService), 0);
+  for (int i = 0; i < 2; ++i) {  // Before and after the folder exists.
+    ASSERT_TRUE(store.Issue(Role::kWorker, "worker", 60, random_.get()).ok());
+  }
+  std::vector<std::string> paths = {folder_};
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) paths.push_back(entry.path().string());
+  EXPECT_EQ(paths.size(), 3u);
+  for (const std::string& path : paths) {
+    struct stat found{};
+    ASSERT_EQ(stat(path.c_str(), &found), 0);
+    EXPECT_EQ(found.st_uid, kService) << path;
+    EXPECT_EQ(found.st_gid, kService) << path;
+  }
+}
+
 // If files are damaged, the tokens of the other files are still listed.
 TEST_F(TokensTest, ListNamesDamagedFiles) {
   TokenStore store(folder_, &clock_);

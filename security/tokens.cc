@@ -75,8 +75,9 @@ absl::StatusOr<std::string> TokenStore::Issue(Role role, const std::string& user
   record.expires_unix_s = record.created_unix_s + valid_s;
   const std::string secret = random->Hex(kSecretBytes);
   record.secret_sha256 = Sha256Hex(secret);
-  XLAD_RETURN_IF_ERROR(MakePrivateFolder(folder_));
-  XLAD_RETURN_IF_ERROR(WritePrivateFile(PathOf(record.id), Text(record)));
+  // The coordinator may be a service with a user of its own, and root may issue its tokens.
+  XLAD_RETURN_IF_ERROR(MakePrivateFolder(folder_, PrivateOwner::kOwnerOfParent));
+  XLAD_RETURN_IF_ERROR(WritePrivateFile(PathOf(record.id), Text(record), PrivateOwner::kOwnerOfParent));
   return absl::StrCat(kPrefix, record.id, "_", secret);
 }
 
