@@ -155,6 +155,7 @@ def spread(axes: Axes, entry: Any, tree: Tree, names: list[str], where: str,
                                 "or None")
             found[i] = None if spec is None else _on_mesh(axes, spec, names[i], np.shape(leaves[i]), known_axes)
 
+    structure: Any  # JAX does not declare the methods of a PyTreeDef.
     entries, structure = jax.tree_util.tree_flatten(entry, is_leaf=is_sharding)
     try:
         try:

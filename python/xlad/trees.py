@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 Tree = Any
@@ -28,9 +28,9 @@ def unflatten(treedef: Any, leaves: Sequence[Any]) -> Tree:
 class _Node:
     """A node with the keys of another node."""
 
-    def __init__(self, keys: tuple[Any, ...], children: Sequence[Tree]):
+    def __init__(self, keys: tuple[Any, ...], children: Iterable[Tree]):
         self.keys = keys
-        self.children = children
+        self.children = tuple(children)
 
 
 @functools.cache
