@@ -5,7 +5,6 @@ import importlib.util
 import inspect
 import os
 import pathlib
-import time
 import unittest
 
 import jax
@@ -13,8 +12,6 @@ import numpy as np
 
 import xlad
 
-# A passing test waits for much less time. The limit allows for a machine that other programs keep busy.
-PATIENCE_S = 240
 REPO = pathlib.Path(__file__).resolve().parents[2]
 
 # Whether tests try all their similar cases instead of some of them, and more random cases.
@@ -31,24 +28,13 @@ def load(folder, name):
 
 
 free_ports = load("tests/e2e", "ports").free_ports
+patience = load("tests/e2e", "patience")
+PATIENCE_S, wait_for = patience.PATIENCE_S, patience.wait_for
 
 
 def example(name):
     """Returns the script examples/NAME.py as a module, without running its main part."""
     return load("examples", name)
-
-
-def wait_for(condition, what):
-    """Polls until the condition returns a true value, and returns that value."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        is_last = time.monotonic() >= deadline
-        value = condition()
-        if value:
-            return value
-        if is_last:
-            raise AssertionError(f"waited {PATIENCE_S} s for {what}, which did not happen")
-        time.sleep(0.05)
 
 
 def batches_of(data, batch, steps):

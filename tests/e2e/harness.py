@@ -9,10 +9,10 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 import unittest
 import unittest.mock
 
+from patience import PATIENCE_S, wait_for
 from ports import free_ports
 
 XLAD = os.environ["XLAD"]
@@ -29,9 +29,6 @@ for name in list(os.environ):
             "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "JOB_COMPLETION_INDEX", "XLAD_RANK", "XLAD_RANKS",
             "CUDA_VISIBLE_DEVICES"):
         del os.environ[name]
-
-# A test that passes waits much less. The limit allows for a machine on which several other programs run.
-PATIENCE_S = 240
 
 
 def xlad(*args, timeout=600, stdin=None):
@@ -210,16 +207,3 @@ def cluster(workers, devices, program=XLAD, flags=()):
             raise
         finally:
             made.close()
-
-
-def wait_for(condition, what, timeout=PATIENCE_S):
-    """Polls until the condition returns a true value, and returns that value."""
-    deadline = time.monotonic() + timeout
-    while True:
-        is_last = time.monotonic() >= deadline
-        value = condition()
-        if value:
-            return value
-        if is_last:
-            raise AssertionError(f"waited {timeout} s for {what}, which did not happen")
-        time.sleep(0.05)
