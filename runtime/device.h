@@ -44,14 +44,7 @@ class DeviceMemory {
   virtual int64_t bytes() const = 0;  // The size that was requested; may be 0.
 };
 
-// A point in the work of a stream.
-class Event {
- public:
-  virtual ~Event() = default;
-  virtual bool IsDone() const = 0;
-  // Blocks the calling thread until the work before the event has finished. Returns the first error of that work.
-  virtual absl::Status Wait() const = 0;
-};
+using collectives::Event;
 
 // Destroying a stream waits for its work. All ranges are in bytes and must lie in memory of this device; ranges of
 // 0 bytes are allowed with any address.
@@ -60,16 +53,7 @@ class Event {
 // is returned by the call that enqueues it or by a later call on the stream, at the latest by Synchronize. Work that
 // was enqueued after the failed work may not run, and the contents of the memory that it writes are undefined.
 // Synchronize keeps returning the error.
-class Stream : public collectives::DeviceOps {
- public:
-  // Copies bytes within the device. The two ranges may be in different kinds of memory, and may overlap.
-  virtual absl::Status Copy(void* to, const void* from, int64_t bytes) = 0;
-  virtual absl::Status FillZero(void* to, int64_t bytes) = 0;
-  virtual absl::StatusOr<std::unique_ptr<Event>> Record() = 0;
-  // Work that is enqueued on this stream later will run after the event. The event must be from a stream of the same
-  // device kind.
-  virtual absl::Status WaitFor(const Event& event) = 0;
-};
+class Stream : public collectives::DeviceOps {};
 
 // Returns InvalidArgument if a copy or a fill has a negative number of bytes. `kind` is that of the device.
 inline absl::Status CheckBytes(absl::string_view kind, int64_t bytes) {

@@ -2,7 +2,8 @@
 //
 // The implementation is a stream of the device (runtime/device.h): work that is enqueued here runs after all earlier
 // work of that stream. If the host can access the device's memory, transports read and write the buffers directly.
-// Otherwise collectives/exec/staged_communicator.h copies the buffers to host memory and back.
+// Otherwise schedules run in the device's memory (collectives/exec/device) if all devices of the group have the same
+// memory, or else on copies in host memory (collectives/exec/staged_communicator.h).
 #pragma once
 
 #include <cstddef>
@@ -12,6 +13,7 @@
 
 #include "absl/types/span.h"
 #include "base/status.h"
+#include "collectives/plan/spec.h"
 
 namespace xlad::collectives {
 
@@ -42,6 +44,24 @@ class SideStream {
   virtual absl::StatusOr<std::unique_ptr<Mark>> Record() = 0;
 };
 
+// A point in the work of a stream. Thread-safe.
+class Event {
+ public:
+  virtual ~Event() = default;
+  virtual bool IsDone() const = 0;
+  // Blocks the calling thread until the work before the event has finished. Returns the first error of that work.
+  virtual absl::Status Wait() const = 0;
+};
+
+// An element-wise reduction of arrays by a device. The results have the same bits as those of FindReduceFunction or, if
+// `as_tree` is set, FindTreeReduceFunction (collectives/exec/reduce.h), except for the bits of NaNs.
+struct DeviceReduction {
+  static constexpr size_t kMaxSources = 16;
+  tensor::ElementType type = tensor::ElementType::kF32;
+  Reduction reduction = Reduction::kSum;
+  bool as_tree = false;
+};
+
 // Threads: one at a time. Errors: see runtime::Stream.
 class DeviceOps {
  public:
@@ -54,10 +74,38 @@ class DeviceOps {
   virtual absl::Status CopyToHost(absl::Span<std::byte> to, const void* from) = 0;
   // Waits until all work enqueued before has finished. Returns the first error of this work.
   virtual absl::Status Synchronize() = 0;
+  // Copies bytes within the device. The two ranges may be in different kinds of memory, and may overlap.
+  virtual absl::Status Copy(void* to, const void* from, int64_t bytes) = 0;
+  virtual absl::Status FillZero(void* to, int64_t bytes) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Event>> Record() = 0;
+  // Work that is enqueued on this stream later will run after the event, and fails if the work before the event has
+  // failed. The event must be from a stream of the same device kind.
+  virtual absl::Status WaitFor(const Event& event) = 0;
+
+  // The name of the memory of the stream's device. Streams of this process with the same name can access each other's
+  // buffers by Copy and Reduce. Empty if schedules cannot run in the memory; the functions below then return
+  // Unimplemented.
+  virtual std::string memory_name() const { return ""; }
+  // Device memory with undefined contents, which is freed with the last reference. It must outlive the work that uses
+  // it.
+  virtual absl::StatusOr<std::shared_ptr<std::byte>> AllocateDevice(int64_t /*bytes*/) { return NoSchedules(); }
+  // Whether Reduce can run the reduction.
+  virtual bool CanReduce(const DeviceReduction& /*reduction*/) const { return false; }
+  // Reduces `count` elements of 1 to kMaxSources arrays. `to` may be equal to a source but must not overlap one
+  // partially.
+  virtual absl::Status Reduce(const DeviceReduction& /*reduction*/, void* /*to*/,
+                              absl::Span<const void* const> /*sources*/, int64_t /*count*/) {
+    return NoSchedules();
+  }
   // Returns a new side stream, which must not outlive this object. Unimplemented if libraries cannot enqueue work on
   // the device.
   virtual absl::StatusOr<std::unique_ptr<SideStream>> MakeSideStream() {
     return absl::UnimplementedError("the device is not an NVIDIA GPU");
+  }
+
+ private:
+  static absl::Status NoSchedules() {
+    return absl::UnimplementedError("the device does not run schedules of collectives in its memory");
   }
 };
 

@@ -49,6 +49,10 @@ class FakeDevice final : public DeviceOps {
     pending_.clear();
     return error;
   }
+  absl::Status Copy(void*, const void*, int64_t) override { return absl::UnimplementedError("copy"); }
+  absl::Status FillZero(void*, int64_t) override { return absl::UnimplementedError("fill"); }
+  absl::StatusOr<std::unique_ptr<Event>> Record() override { return absl::UnimplementedError("record"); }
+  absl::Status WaitFor(const Event&) override { return absl::UnimplementedError("wait"); }
 
   std::byte* At(int64_t element) {
     const auto on_host = reinterpret_cast<intptr_t>(memory.data() + element);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/device.h"
+#include "runtime/devices/cuda/cuda_module.h"
 #include "runtime/devices/cuda/gpu.h"
 
 namespace xlad::runtime::cuda {
@@ -31,6 +32,7 @@ class StreamStatus {
 //   to the host    a copy by the GPU into a slot, then a memcpy by the driver's thread, in the order of the stream
 //
 // A slot is used again when the event after its last use has been reached. If all slots are in use, the host waits.
+// The class has more than 25 methods, because each operation of a device and each step of recording a graph has one.
 class CudaStream final : public Stream {
  public:
   // `threads` is the number of threads for library ops that the host computes.
@@ -46,6 +48,11 @@ class CudaStream final : public Stream {
   absl::Status WaitFor(const Event& event) override;
   absl::Status Synchronize() override;
   absl::StatusOr<std::unique_ptr<collectives::SideStream>> MakeSideStream() override;
+  std::string memory_name() const override;
+  absl::StatusOr<std::shared_ptr<std::byte>> AllocateDevice(int64_t bytes) override;
+  bool CanReduce(const collectives::DeviceReduction& reduction) const override;
+  absl::Status Reduce(const collectives::DeviceReduction& reduction, void* to, absl::Span<const void* const> sources,
+                      int64_t count) override;
 
   const Gpu& gpu() const { return *gpu_; }
   StreamHandle handle() const { return stream_; }
@@ -89,6 +96,7 @@ class CudaStream final : public Stream {
   const int threads_;
   const std::shared_ptr<StreamStatus> status_ = std::make_shared<StreamStatus>();
   StreamHandle stream_ = nullptr;
+  std::shared_ptr<const CudaModule> reduce_kernels_;  // Null before the first reduction.
   std::array<Slot, 4> slots_;
   size_t next_slot_ = 0;
   std::string last_ = "none";

@@ -72,7 +72,7 @@ DeviceKind GpuSimDeviceKind() {
           {MEMORY_DEVICE, MEMORY_PINNED_HOST},
           [] { return MakeOpaqueDevice(kName, LoadPlain).status(); },
           [](const std::string&) { return HostTarget(kName); },
-          [](const std::string&) { return MakeOpaqueDevice(kName, LoadPlain); }};
+          [](const std::string&) { return MakeOpaqueDevice(kName, LoadPlain, /*runs_schedules=*/true); }};
 }
 
 DeviceKind GpuSimCheckedDeviceKind() {
@@ -82,7 +82,7 @@ DeviceKind GpuSimCheckedDeviceKind() {
           {MEMORY_DEVICE, MEMORY_PINNED_HOST},
           [] { return MakeOpaqueDevice(kCheckedName, LoadChecked).status(); },
           [](const std::string&) { return HostTarget(kCheckedName); },
-          [](const std::string&) { return MakeOpaqueDevice(kCheckedName, LoadChecked); }};
+          [](const std::string&) { return MakeOpaqueDevice(kCheckedName, LoadChecked, /*runs_schedules=*/true); }};
 }
 
 }  // namespace xlad::runtime

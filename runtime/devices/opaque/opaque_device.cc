@@ -96,7 +96,8 @@ class OpaqueExecutable final : public LoadedExecutable {
 
 class OpaqueDevice final : public Device {
  public:
-  OpaqueDevice(std::shared_ptr<OpaqueHeap> heap, NativeLoader load) : heap_(std::move(heap)), load_(load) {}
+  OpaqueDevice(std::shared_ptr<OpaqueHeap> heap, NativeLoader load, bool runs_schedules)
+      : heap_(std::move(heap)), load_(std::move(load)), runs_schedules_(runs_schedules) {}
   std::string Name() const override { return heap_->device(); }
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes, MemoryKind kind) override {
     if (!MemoryKind_IsValid(kind)) {
@@ -109,7 +110,7 @@ class OpaqueDevice final : public Device {
   using Device::MakeStream;
   absl::StatusOr<std::unique_ptr<Stream>> MakeStream(int threads) override {
     XLAD_ASSIGN_OR_RETURN(auto native, cpu_->MakeStream(threads));
-    return std::make_unique<OpaqueStream>(heap_, std::move(native));
+    return std::make_unique<OpaqueStream>(heap_, std::move(native), runs_schedules_);
   }
   absl::StatusOr<std::unique_ptr<LoadedExecutable>> Load(Executable executable) override {
     XLAD_RETURN_IF_ERROR(CheckTarget(executable, Name()));
@@ -120,6 +121,7 @@ class OpaqueDevice final : public Device {
  private:
   const std::shared_ptr<OpaqueHeap> heap_;
   const NativeLoader load_;
+  const bool runs_schedules_;
   const std::unique_ptr<Device> cpu_ = MakeCpuDevice();
 };
 
@@ -129,9 +131,10 @@ absl::StatusOr<std::unique_ptr<Device>> MakeOpaqueDevice() {
   return MakeOpaqueDevice(kName, [](Executable executable) { return LoadNativeCode(std::move(executable)); });
 }
 
-absl::StatusOr<std::unique_ptr<Device>> MakeOpaqueDevice(const std::string& name, NativeLoader load) {
+absl::StatusOr<std::unique_ptr<Device>> MakeOpaqueDevice(const std::string& name, NativeLoader load,
+                                                         bool runs_schedules) {
   XLAD_ASSIGN_OR_RETURN(std::unique_ptr<OpaqueHeap> heap, OpaqueHeap::Make(name));
-  return std::make_unique<OpaqueDevice>(std::move(heap), load);
+  return std::make_unique<OpaqueDevice>(std::move(heap), std::move(load), runs_schedules);
 }
 
 DeviceKind OpaqueDeviceKind() {

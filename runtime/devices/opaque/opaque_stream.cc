@@ -5,6 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "collectives/exec/device/reduce_code.h"
+
 namespace xlad::runtime {
 namespace {
 
@@ -59,8 +62,8 @@ class Reach {
 
 }  // namespace
 
-OpaqueStream::OpaqueStream(std::shared_ptr<const OpaqueHeap> heap, std::unique_ptr<Stream> native)
-    : heap_(std::move(heap)), native_(std::move(native)), thread_([this] { Run(); }) {}
+OpaqueStream::OpaqueStream(std::shared_ptr<OpaqueHeap> heap, std::unique_ptr<Stream> native, bool runs_schedules)
+    : heap_(std::move(heap)), native_(std::move(native)), runs_schedules_(runs_schedules), thread_([this] { Run(); }) {}
 
 OpaqueStream::~OpaqueStream() {
   {
@@ -157,6 +160,38 @@ absl::Status OpaqueStream::WaitFor(const Event& event) {
                                       ": found an event of another kind of device, expected one of this kind");
   }
   return Enqueue([point = opaque->point()] { return point->Wait(); });
+}
+
+std::string OpaqueStream::memory_name() const {
+  return runs_schedules_ ? absl::StrCat(heap_->device(), " ", reinterpret_cast<uintptr_t>(heap_.get())) : "";
+}
+
+absl::StatusOr<std::shared_ptr<std::byte>> OpaqueStream::AllocateDevice(int64_t bytes) {
+  if (!runs_schedules_) return Stream::AllocateDevice(bytes);
+  XLAD_ASSIGN_OR_RETURN(void* const address, heap_->Allocate(bytes, MEMORY_DEVICE));
+  return std::shared_ptr<std::byte>(static_cast<std::byte*>(address),
+                                    [heap = heap_](std::byte* freed) { heap->Free(freed); });
+}
+
+bool OpaqueStream::CanReduce(const collectives::DeviceReduction& reduction) const {
+  return runs_schedules_ && collectives::KernelReductionOf(reduction).has_value();
+}
+
+absl::Status OpaqueStream::Reduce(const collectives::DeviceReduction& reduction, void* to,
+                                  absl::Span<const void* const> sources, int64_t count) {
+  if (!runs_schedules_) return Stream::Reduce(reduction, to, sources, count);
+  XLAD_ASSIGN_OR_RETURN(const collectives::KernelReduction kernel,
+                        collectives::CheckedKernelReduction(reduction, sources.size(), count));
+  const int64_t bytes = count * tensor::ByteWidth(reduction.type), numbers = count * kernel.numbers_per_element;
+  XLAD_ASSIGN_OR_RETURN(std::byte* const real_to, heap_->Translate(to, bytes));
+  std::vector<const void*> real;
+  for (const void* const source : sources) {
+    XLAD_ASSIGN_OR_RETURN(real.emplace_back(), heap_->Translate(source, bytes));
+  }
+  return Enqueue([what = kernel.what, real_to, real = std::move(real), numbers] {
+    collectives::RunReduceKernel(what, real_to, real, numbers);
+    return absl::OkStatus();
+  });
 }
 
 }  // namespace xlad::runtime

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include "runtime/device.h"
@@ -17,8 +18,9 @@ namespace xlad::runtime {
 // a data race. After an error, later work is skipped.
 class OpaqueStream final : public Stream {
  public:
-  // `native` is a stream of the cpu device, for the launchers of native code.
-  OpaqueStream(std::shared_ptr<const OpaqueHeap> heap, std::unique_ptr<Stream> native);
+  // `native` is a stream of the cpu device, for the launchers of native code. If `runs_schedules` is set, collectives
+  // may run their schedules in the device's memory.
+  OpaqueStream(std::shared_ptr<OpaqueHeap> heap, std::unique_ptr<Stream> native, bool runs_schedules);
   ~OpaqueStream() override;
 
   bool host_can_access() const override { return false; }
@@ -29,6 +31,11 @@ class OpaqueStream final : public Stream {
   absl::StatusOr<std::unique_ptr<Event>> Record() override;
   absl::Status WaitFor(const Event& event) override;
   absl::Status Synchronize() override;
+  std::string memory_name() const override;
+  absl::StatusOr<std::shared_ptr<std::byte>> AllocateDevice(int64_t bytes) override;
+  bool CanReduce(const collectives::DeviceReduction& reduction) const override;
+  absl::Status Reduce(const collectives::DeviceReduction& reduction, void* to, absl::Span<const void* const> sources,
+                      int64_t count) override;
 
   // Enqueues work on real addresses. Returns the error of earlier work, if there is one.
   absl::Status Enqueue(std::function<absl::Status()> work);
@@ -38,8 +45,9 @@ class OpaqueStream final : public Stream {
  private:
   void Run();
 
-  const std::shared_ptr<const OpaqueHeap> heap_;
+  const std::shared_ptr<OpaqueHeap> heap_;
   const std::unique_ptr<Stream> native_;
+  const bool runs_schedules_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<absl::Status()>> queue_;  // The first item may be running.
