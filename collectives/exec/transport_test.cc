@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -491,6 +492,30 @@ TEST(Waiter, APollingWaiterReturnsAfterTheFirstTestIfTheTaskWasAborted) {
   }));
   EXPECT_EQ(tests, 1);
   EXPECT_TRUE(waiter.Wait(abort, [] { return true; }));
+}
+
+// A sleep while data arrives would let the buffers between the peers run full. Only a thread that blocks is switched
+// voluntarily; a yield is not counted.
+TEST(Waiter, APollingWaiterDoesNotSleepWhileMessagesArrive) {
+  constexpr int kPumps = 20'000;
+  for (const bool progresses : {true, false}) {
+    AbortSignal abort;
+    Waiter waiter;
+    int pumps = 0;
+    const auto pump = [&] {
+      ++pumps;
+      if (progresses) waiter.NoteProgress();
+    };
+    waiter.SetPump(pump, /*polls=*/true);
+    EXPECT_TRUE(waiter.Wait(abort, [] { return true; }));
+    rusage before{}, after{};
+    getrusage(RUSAGE_THREAD, &before);
+    EXPECT_TRUE(waiter.Wait(abort, [&] { return pumps >= (progresses ? kPumps : 1200); }));
+    getrusage(RUSAGE_THREAD, &after);
+    const int64_t sleeps = after.ru_nvcsw - before.ru_nvcsw;
+    if (progresses) EXPECT_LT(sleeps, 1000) << "of " << kPumps << " pumps";
+    if (!progresses) EXPECT_GE(sleeps, 100) << "a waiter without messages must free its core";
+  }
 }
 
 TEST(Bootstrap, AKeyIsWrittenOnceAndAPeerIsReadBack) {

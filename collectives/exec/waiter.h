@@ -51,37 +51,30 @@ class Waiter {
     polls_ = polls;
   }
 
+  // Called by the pump if it has received or sent a part of a message. A waiter that polls then calls the pump again at
+  // once: more parts usually follow, and the peer waits for this thread if the buffers between them are full.
+  void NoteProgress() { progressed_ = true; }
+
   // Waits until `ready()` returns true or the signal is raised. Returns whether `ready()` returned true.
   template <typename Ready>
   bool Wait(const AbortSignal& abort, const Ready& ready) {
+    if (polls_) return Poll(abort, ready);
     const auto test = [&] {
       if (pump_ != nullptr) pump_();
       return ready();
     };
-    const int spins = polls_ ? std::max(spins_, kYields) : spins_;
-    const int64_t end_ns = polls_ ? RealClock().NowNs() + kMaxYieldNs : 0;
-    // A yield postpones the thread's deadline in the scheduler by one time slice. With short slices, the thread runs
-    // again sooner.
-    if (polls_ && !std::exchange(has_short_slices_, true)) AskForShortSlices();
-    for (int spin = 0; spin < spins; ++spin) {
+    for (int spin = 0; spin < spins_; ++spin) {
       if (test()) return true;
       if (abort.raised()) return false;
-      if (!polls_) continue;
-      // On a busy machine, one yield may last as long as the time slices of all other threads.
-      if (RealClock().NowNs() >= end_ns) break;
-      sched_yield();
     }
-    int64_t sleep_us = polls_ ? kMinSleepUs : 0;
     while (true) {
       const uint32_t seen = words_->epoch.load();
       if (test()) return true;
       if (abort.raised()) return false;
       words_->sleeping.store(1);
       // If there was a notification since `seen` was read, the epoch has changed and the sleep returns at once.
-      if (!test() && !abort.raised()) Sleep(seen, sleep_us);
+      if (!test() && !abort.raised()) Sleep(seen);
       words_->sleeping.store(0);
-      // After a long wait, a longer sleep adds relatively little latency and frees the core for other threads.
-      sleep_us = std::min(sleep_us + sleep_us / 4, kMaxSleepUs);
     }
   }
 
@@ -101,6 +94,38 @@ class Waiter {
   void Notify() { NotifyWords(words_, shared_); }
 
  private:
+  // Wait for a waiter that polls. It sleeps only if the pump has made no progress for some time.
+  template <typename Ready>
+  bool Poll(const AbortSignal& abort, const Ready& ready) {
+    // A yield postpones the thread's deadline in the scheduler by one time slice. With short slices, the thread runs
+    // again sooner.
+    if (!std::exchange(has_short_slices_, true)) AskForShortSlices();
+    int64_t end_ns = RealClock().NowNs() + kMaxYieldNs, sleep_us = kMinSleepUs;
+    int yields = 0;
+    while (true) {
+      const uint32_t seen = words_->epoch.load();
+      progressed_ = false;
+      pump_();
+      if (ready()) return true;
+      if (abort.raised()) return false;
+      if (progressed_) {
+        end_ns = RealClock().NowNs() + kMaxYieldNs;
+        sleep_us = kMinSleepUs;
+        yields = 0;
+      } else if (yields < std::max(spins_, kYields) && RealClock().NowNs() < end_ns) {
+        // On a busy machine, one yield may last as long as the time slices of all other threads.
+        ++yields;
+        sched_yield();
+      } else {
+        words_->sleeping.store(1);
+        if (!ready() && !abort.raised()) Sleep(seen, sleep_us);
+        words_->sleeping.store(0);
+        // After a long wait, a longer sleep adds relatively little latency and frees the core for other threads.
+        sleep_us = std::min(sleep_us + sleep_us / 4, kMaxSleepUs);
+      }
+    }
+  }
+
   // A waiter that polls yields at most max(`spins`, kYields) times, and for at most about kMaxYieldNs, before it
   // sleeps.
   static constexpr int kYields = 1000;
@@ -120,6 +145,7 @@ class Waiter {
   WaiterWords* const words_;
   std::function<void()> pump_;
   bool polls_ = false;
+  bool progressed_ = false;  // The pump has called NoteProgress.
   bool has_short_slices_ = false;  // The thread has asked for short time slices.
 };
 

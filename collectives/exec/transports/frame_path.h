@@ -45,8 +45,9 @@ class FramePath {
   virtual bool CanSend() = 0;
   // Whether the memory of an earlier Send may be reused.
   virtual bool IsSent(uint64_t number) = 0;
-  // Passes the frames that have arrived to the sink. Does not wait.
-  virtual absl::Status Receive(FrameSink* sink) = 0;
+  // Passes the frames that have arrived to the sink. Does not wait. Returns whether a part of a frame has been received
+  // or sent.
+  virtual absl::StatusOr<bool> Receive(FrameSink* sink) = 0;
   // Called once, after the abort signal was raised. When it returns, the path no longer accesses memory of its caller.
   // The path must not be used after this call.
   virtual void Revoke() = 0;

@@ -9,6 +9,8 @@ namespace {
 
 // How often the engine makes progress while the device computes. A device that waits polls the engine far more often.
 constexpr std::chrono::milliseconds kProgressEvery{2};
+// Libraries such as UCX return after each segment of some kilobytes. While data arrives, so many calls are made at once.
+constexpr int kMaxProgressCalls = 16;
 
 }  // namespace
 
@@ -37,7 +39,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const xlad_transport_api* a
 
 Engine::~Engine() {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard<std::mutex> lock(ending_mutex_);
     ending_ = true;
     ending_changed_.notify_all();
   }
@@ -45,9 +47,19 @@ Engine::~Engine() {
   if (engine_ != nullptr) api_->close(engine_);
 }
 
+bool Engine::ProgressLocked() {
+  int calls = 0;
+  while (calls < kMaxProgressCalls && api_->progress(engine_) != 0) ++calls;
+  return calls > 0;
+}
+
 void Engine::ProgressLoop() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  while (!ending_changed_.wait_for(lock, kProgressEvery, [this] { return ending_; })) api_->progress(engine_);
+  std::unique_lock<std::mutex> ending_lock(ending_mutex_);
+  while (!ending_changed_.wait_for(ending_lock, kProgressEvery, [this] { return ending_; })) {
+    // A thread that holds the lock calls the library itself. Waiting for it would only delay that thread's next call.
+    const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+    if (lock.owns_lock()) ProgressLocked();
+  }
 }
 
 absl::StatusOr<xlad_transport_peer*> Engine::Connect(int peer_device, const std::string& address) {
@@ -105,9 +117,9 @@ absl::StatusOr<bool> Engine::Test(Started* started) {
   return true;
 }
 
-void Engine::Progress() {
+bool Engine::Progress() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  api_->progress(engine_);
+  return ProgressLocked();
 }
 
 absl::StatusOr<std::unique_ptr<Engine::Registration>> Engine::Register(absl::Span<std::byte> memory, int kind) {

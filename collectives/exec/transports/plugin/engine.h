@@ -48,7 +48,8 @@ class Engine {
   absl::StatusOr<Started> PostReceive(xlad_transport_peer* peer, Stream stream, absl::Span<std::byte> data);
   // Returns whether the operation has ended. After true or an error, its request must not be used again.
   absl::StatusOr<bool> Test(Started* started);
-  void Progress();
+  // Returns whether data has been received or sent. The result may be false if the library does not know.
+  bool Progress();
 
   // Memory that is prepared for faster transfers while the object exists. The engine must outlive the object.
   class Registration {
@@ -69,13 +70,15 @@ class Engine {
  private:
   explicit Engine(const xlad_transport_api* api) : api_(api) {}
   absl::Status ToStatus(int code, const xlad_transport_error& error) const;
+  bool ProgressLocked();
   void ProgressLoop();
 
   const xlad_transport_api* const api_;
   std::string address_;
   std::mutex mutex_;  // Held during every call of the library.
+  std::mutex ending_mutex_;
   std::condition_variable ending_changed_;
-  bool ending_ = false;
+  bool ending_ = false;  // Guarded by ending_mutex_.
   xlad_transport_engine* engine_ = nullptr;
   std::thread progress_thread_;
 };

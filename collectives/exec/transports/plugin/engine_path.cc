@@ -92,6 +92,7 @@ absl::Status EnginePath::CompleteSends() {
     const auto next = std::next(at);
     XLAD_ASSIGN_OR_RETURN(const bool done, engine_->Test(&at->started));
     if (done) {
+      progressed_ = true;
       if (at->is_packet && spare_packets_.size() < kMaxSparePackets) {
         spare_packets_.push_back(std::move(at->memory));
       }
@@ -130,6 +131,7 @@ absl::Status EnginePath::TakeHeads(FrameSink* sink) {
     HeadReceive& first = heads_.front();
     XLAD_ASSIGN_OR_RETURN(const bool done, engine_->Test(&first.started));
     if (!done) return absl::OkStatus();
+    progressed_ = true;
     const size_t bytes = first.started.received;
     Memory memory = std::move(first.memory);
     heads_.pop_front();
@@ -156,18 +158,21 @@ absl::Status EnginePath::Deliver(FrameSink* sink) {
             absl::StrCat("found a payload of ", first.started.received, " bytes, expected ", first.head.bytes));
       }
     }
+    progressed_ = true;
     sink->OnFrame(first.head, std::move(first.payload));
     arriving_.pop_front();
   }
   return absl::OkStatus();
 }
 
-absl::Status EnginePath::Receive(FrameSink* sink) {
+absl::StatusOr<bool> EnginePath::Receive(FrameSink* sink) {
   XLAD_RETURN_IF_ERROR(Connect());
-  engine_->Progress();
+  // Some libraries do not say whether a call has made progress, but all say whether an operation has ended.
+  progressed_ = engine_->Progress();
   XLAD_RETURN_IF_ERROR(CompleteSends());
   XLAD_RETURN_IF_ERROR(TakeHeads(sink));
-  return Deliver(sink);
+  XLAD_RETURN_IF_ERROR(Deliver(sink));
+  return progressed_;
 }
 
 void EnginePath::Revoke() {

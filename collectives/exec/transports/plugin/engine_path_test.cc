@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -65,7 +66,8 @@ int Test(xlad_transport_engine*, xlad_transport_request* request, size_t* receiv
   *received = library->body_bytes;
   return XLAD_TRANSPORT_OK;
 }
-int Progress(xlad_transport_engine*) { return 0; }
+std::atomic<int> progress_result = 0;  // The engine's thread reads it, too.
+int Progress(xlad_transport_engine*) { return progress_result; }
 
 constexpr xlad_transport_api kApi = {XLAD_TRANSPORT_ABI,
                                      sizeof(xlad_transport_api),
@@ -112,7 +114,7 @@ std::string Received(Library made) {
   EXPECT_TRUE(engine.ok()) << engine.status();
   EnginePath path(engine->get(), 1, "there");
   Sink sink;
-  const absl::Status status = path.Receive(&sink);
+  const absl::Status status = path.Receive(&sink).status();
   EXPECT_EQ(sink.delivered.size(), status.ok() ? 1u : 0u);
   if (!status.ok()) EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   return std::string(status.message());
@@ -137,6 +139,22 @@ TEST(EnginePath, HeadsHaveTheSizeOfTheirFrames) {
               HasSubstr("found a frame of 66 bytes for a message of 100000 bytes, expected 64"));
   EXPECT_THAT(Received({{"abc"}, 0, 0, true}), HasSubstr("found a frame of 3 bytes, expected 64 to 8256"));
   EXPECT_THAT(Received({{HeadOf(3)}, 9000, 0, true}), HasSubstr("found a frame of 9000 bytes, expected 64 to 8256"));
+}
+
+// A waiter that polls does not sleep after progress. A library may always report progress, or never.
+TEST(EnginePath, ReceiveReturnsWhetherThereWasProgress) {
+  Library made{{HeadOf(0)}, 0, 0, true};
+  library = &made;
+  const auto engine = *Engine::Open(&kApi, 0, false);
+  EnginePath path(engine.get(), 1, "there");
+  Sink sink;
+  EXPECT_TRUE(*path.Receive(&sink)) << "a head arrived";
+  EXPECT_EQ(sink.delivered.size(), 1u);
+  EXPECT_FALSE(*path.Receive(&sink));
+  progress_result = 1;
+  EXPECT_TRUE(*path.Receive(&sink)) << "the library reports progress of a part";
+  progress_result = 0;
+  EXPECT_FALSE(*path.Receive(&sink));
 }
 
 }  // namespace

@@ -52,10 +52,12 @@ absl::Status SharedPath::ReadHead(FrameSink* sink) {
   return absl::OkStatus();
 }
 
-absl::Status SharedPath::Receive(FrameSink* sink) {
+absl::StatusOr<bool> SharedPath::Receive(FrameSink* sink) {
+  bool received = false;
   while (!abort_.raised()) {
     XLAD_ASSIGN_OR_RETURN(const size_t there, pipe_->Readable());
-    if (there == 0) return absl::OkStatus();
+    if (there == 0) return received;
+    received = true;
     if (head_bytes_ < sizeof head_) {
       XLAD_RETURN_IF_ERROR(ReadHead(sink));
       if (head_bytes_ < sizeof head_) continue;
@@ -69,7 +71,7 @@ absl::Status SharedPath::Receive(FrameSink* sink) {
     head_bytes_ = payload_bytes_ = 0;
     payload_ = FrameBuffer();
   }
-  return absl::OkStatus();
+  return received;
 }
 
 }  // namespace xlad::collectives

@@ -276,8 +276,10 @@ void TcpConnection::Pump() {
     }
   }
   if (failed_at_ns_ == 0) {
-    path_status_ = path_->Receive(this);
-    if (path_status_.ok()) return;
+    const absl::StatusOr<bool> progressed = path_->Receive(this);
+    if (progressed.ok() && *progressed) waiter_->NoteProgress();
+    if (progressed.ok()) return;
+    path_status_ = progressed.status();
     failed_at_ns_ = RealClock().NowNs();
   }
   if (sent_bye_ || PeerHasFinished()) return;
