@@ -18,6 +18,17 @@ from harness import OWN_EXAMPLES, REPO, XLAD, Process, cluster, folder, free_por
 DEPLOY = REPO / "deploy"
 
 
+def own_address():
+    """Returns an address of this machine that is not on loopback, or None if there is none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return None
+        found = probe.getsockname()[0]
+        return None if found.startswith("127.") else found
+
+
 class Systemd(unittest.TestCase):
     @unittest.skipIf(shutil.which("systemd-analyze") is None, "systemd-analyze is missing")
     def test_units_are_correct_and_hardened(self):
@@ -42,6 +53,33 @@ class Systemd(unittest.TestCase):
             known = xlad(command[1], "--help")[1]
             for flag in flags:
                 self.assertTrue(flag == "--config" or flag in known, f"{unit.name}: {flag}")
+
+    @unittest.skipIf(os.geteuid() != 0 or shutil.which("setpriv") is None or own_address() is None,
+                     "it needs root, setpriv and an address that is not on loopback")
+    def test_a_coordinator_with_its_own_user_accepts_the_tokens_that_root_issues(self):
+        user = ["setpriv", "--reuid=61111", "--regid=61111", "--clear-groups", "--bounding-set=-all"]
+        with folder() as where:
+            where.chmod(0o755)
+            data = where / "data"
+            data.mkdir(mode=0o700)
+            os.chown(data, 61111, 61111)
+            shutil.copy(XLAD, where / "xlad")  # The user may not be able to reach the original.
+            (where / "xlad").chmod(0o755)
+            if subprocess.run([*user, "test", "-x", where / "xlad"]).returncode != 0:
+                self.skipTest(f"other users cannot reach {where}")
+            with open(where / "log", "wb") as log:
+                coordinator = subprocess.Popen([*user, where / "xlad", "coordinator", "--listen", f"{own_address()}:0",
+                                                "--data", data], stdout=log, stderr=log, cwd="/",
+                                               env={"PATH": os.environ["PATH"], "HOME": "/nonexistent"})
+            try:
+                join = where / "reader.join"
+                issue = lambda: xlad("token", "--data", data, "--role", "reader", "-o", join)
+                wait_for(lambda: coordinator.poll() is not None or issue()[0] == 0, "the coordinator to listen")
+                code, out, err = xlad("status", "--join", join)
+                self.assertEqual(code, 0, out + err + (where / "log").read_text())
+            finally:
+                coordinator.kill()
+                coordinator.wait()
 
 
 PYTHON = REPO / "build/venv/bin/python"
@@ -251,17 +289,6 @@ class Container(unittest.TestCase):
                                text=True, check=True).stdout.split("\0")[:-1]
         self.assertGreater(len(files), 1000)
         self.assertEqual([path for path in files if is_ignored(path)], [], "the image is built from all sources")
-
-
-def own_address():
-    """Returns an address of this machine that is not on loopback, or None if there is none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))
-        except OSError:
-            return None
-        found = probe.getsockname()[0]
-        return None if found.startswith("127.") else found
 
 
 # Starts the command as two tasks, as srun does on two nodes. Like srun, it kills the tasks when it gets SIGTERM, and
