@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import socket
 import statistics
 import struct
@@ -28,7 +29,7 @@ from google.protobuf.descriptor import FieldDescriptor as Field
 from xlad import protos
 
 from grid import attempts, busiest
-from harness import OWN_EXAMPLES, cluster, wait_for, xlad
+from harness import OWN_EXAMPLES, Process, cluster, folder, wait_for, xlad
 from ports import free_ports
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
@@ -50,6 +51,7 @@ KINDS = {Field.CPPTYPE_INT64: INTEGERS, Field.CPPTYPE_INT32: [-1, 0, 2**31 - 1, 
          Field.CPPTYPE_DOUBLE: [float("nan"), float("inf"), -1e308], Field.CPPTYPE_BOOL: [True],
          Field.CPPTYPE_FLOAT: [float("nan"), float("-inf")]}
 MANY = 5000
+TAKEN_UNREAD = 4_000_000  # More than the window of a call, which a client may always send.
 
 
 def is_repeated(field):
@@ -236,6 +238,13 @@ def send_large_body(connection, size, path="/xlad.v1.Coordinator/PutBlob", first
                         windows[1] += int.from_bytes(payload[at + 2 : at + 6], "big") - 65_535
                 connection.sendall(frame(4, 1, 0, b""))
     return sent
+
+
+def taken_without_a_token(address, path):
+    """Returns how many bytes of each of several large messages the server takes."""
+    with contextlib.ExitStack() as kept:
+        return [send_large_body(kept.enter_context(socket.create_connection(address, 60)), 59_000_000, path)
+                for _ in range(4)]
 
 
 def garbage(seed):
@@ -514,6 +523,30 @@ class HostileSession(unittest.TestCase):
         self.assertEqual((job["state"], job["attempt"]), ("RUNNING", 1), job)
         self.assertIn(attempt, attempts(self.made.workers["w0"]))
         self.assertLess(resident_mb(attempt), memory + 200)
+
+
+    def test_large_bodies_without_its_key(self):
+        before = resident_mb(busiest(self.made.workers["w0"]))
+        host, port = self.place.address.rsplit(":", 1)
+        taken = taken_without_a_token((host, int(port)), protos.METHODS["SessionWorker.PutArray"].path)
+        self.assertLess(max(taken), TAKEN_UNREAD, taken)
+        self.assertLess(resident_mb(busiest(self.made.workers["w0"])), before + 100)
+
+
+class WithoutAToken(unittest.TestCase):
+    def test_large_bodies(self):
+        """A call without a valid token ends before its messages are read, so it cannot fill the memory that all callers
+        share."""
+        with folder() as where:
+            (where / "token").write_text("the token of this test\n")
+            coordinator = Process(where / "log", "coordinator", "--listen", "127.0.0.1:0", "--data", where / "data",
+                                  "--token-file", where / "token")
+            self.addCleanup(coordinator.close)
+            address = wait_for(lambda: re.search(r'listens","address":"127.0.0.1:(\d+)"', coordinator.log()),
+                               "the coordinator to listen")
+            for name in ("PutBlob", "SubmitJob", "Attach"):
+                taken = taken_without_a_token(("127.0.0.1", int(address[1])), protos.METHODS[name].path)
+                self.assertLess(max(taken), TAKEN_UNREAD, (name, taken))
 
 
 class EndedSession(unittest.TestCase):
