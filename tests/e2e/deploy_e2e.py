@@ -313,15 +313,21 @@ for pid in $pids; do
 done
 exit $highest
 """
+# Shows the job as Slurm does, and stores its arguments.
+SCONTROL = """#!/bin/bash
+echo "$@" >> "$XLAD_DATA.scontrol"
+echo "JobId=$SLURM_JOB_ID JobName=xlad JobState=${JOB_STATE:-RUNNING} Reason=None"
+"""
 
 
 @unittest.skipIf(own_address() is None, "this machine has only loopback addresses")
 class Slurm(unittest.TestCase):
     def environment(self, where):
-        """Returns the environment of the batch script. It has a substitute for srun, because nothing else in the script
-        needs Slurm."""
-        (where / "srun").write_text(SRUN)
-        (where / "srun").chmod(0o755)
+        """Returns the environment of the batch script. It has substitutes for srun and scontrol. Nothing else in the
+        script needs Slurm."""
+        for name, text in (("srun", SRUN), ("scontrol", SCONTROL)):
+            (where / name).write_text(text)
+            (where / name).chmod(0o755)
         return {**os.environ, "PATH": f"{where}:{os.environ['PATH']}", "XLAD": XLAD, "XLAD_DATA": str(where / "data"),
                 "XLAD_PORT": str(free_ports(1)[0]), "XLAD_DEVICES": "2", "SLURM_JOB_ID": "4711",
                 "SLURM_JOB_NUM_NODES": "2",
@@ -341,6 +347,24 @@ class Slurm(unittest.TestCase):
                     with contextlib.suppress(ProcessLookupError):
                         os.killpg(batch.pid, signal.SIGKILL)
             self.assertTrue(said("stopped because"), (where / "log").read_text(errors="replace")[-4000:])
+            self.assertTrue(self.asked_to_be_requeued(where))
+
+    def test_the_batch_script_is_requeued_if_its_workers_are_asked_to_stop(self):
+        """Slurm does so before it preempts a job of a partition with a grace time. In the second case, no worker has a
+        task. A user who cancels the job also causes the signal, but after the job's state has changed."""
+        for mesh, words in (("dp=4", "checkpoint of step"), ("dp=8", "waits for 8 devices, the workers have 4")):
+            for state in ("RUNNING", "CANCELLED"):
+                def stop_workers(batch, said, words=words):
+                    wait_for(lambda: said(words), words)
+                    self.kill(batch, b"worker", signal.SIGTERM)
+
+                with self.subTest(mesh=mesh, state=state), folder() as where:
+                    code, text = self.exit_code(where, OWN_EXAMPLES / "spiral_mlp", "--mesh", mesh, "--steps",
+                                                "1000000", "--checkpoint-every", "20", act=stop_workers,
+                                                JOB_STATE=state)
+                    self.assertEqual(code, 75, text)
+                    self.assertIn("all workers were stopped", text)
+                    self.assertEqual(self.asked_to_be_requeued(where), state == "RUNNING", text)
 
     def test_the_batch_script_trains_and_a_requeued_one_finds_the_job(self):
         with folder() as where:
@@ -375,13 +399,18 @@ class Slurm(unittest.TestCase):
                     os.killpg(batch.pid, signal.SIGKILL)
 
     @staticmethod
-    def kill(batch, command):
-        """Kills the processes of the batch script that run this command of xlad."""
+    def asked_to_be_requeued(where):
+        asked = where / "data.scontrol"
+        return asked.exists() and "requeue 4711\n" in asked.read_text()
+
+    @staticmethod
+    def kill(batch, command, signal_number=signal.SIGKILL):
+        """Sends a signal to the processes of the batch script that run this command of xlad."""
         for folder_of in pathlib.Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 words = (folder_of / "cmdline").read_bytes().split(b"\0")
                 if os.getpgid(int(folder_of.name)) == batch.pid and words[1:2] == [command]:
-                    os.kill(int(folder_of.name), signal.SIGKILL)
+                    os.kill(int(folder_of.name), signal_number)
 
     def test_the_batch_script_is_requeued_only_if_it_can_succeed(self):
         endless = (OWN_EXAMPLES / "spiral_mlp", "--mesh", "dp=4", "--steps", "1000000", "--checkpoint-every", "20")
@@ -403,6 +432,7 @@ class Slurm(unittest.TestCase):
             with self.subTest(killed), folder() as where:
                 code, text = self.exit_code(where, *endless, act=kill)
                 self.assertEqual(code, 75, text)
+                self.assertFalse(self.asked_to_be_requeued(where), "it would be requeued for ever")
 
     def test_the_batch_script_without_a_job_is_requeued_if_a_process_is_killed(self):
         for killed in (b"worker", b"coordinator"):
