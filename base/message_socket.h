@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "absl/strings/string_view.h"
-#include "base/spawn.h"
+#include "base/file_descriptor.h"
 #include "base/status.h"
 
 namespace xlad {

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/random.h"
+#include "base/spawn.h"
 #include "base/testing/no_free_descriptors.h"
 
 namespace xlad {

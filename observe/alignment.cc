@@ -1,4 +1,5 @@
 #include "observe/alignment.h"
+#include "observe/clock_fit.h"
 
 #include <google/protobuf/io/coded_stream.h>
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "observe/clock_fit.h"
 #include "proto/trace.pb.h"
 #include "proto/xlad_v1.h"
 

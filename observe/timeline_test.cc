@@ -15,6 +15,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "observe/clock_fit.h"
 
 namespace xlad::observe {
 namespace {

@@ -18,6 +18,7 @@
 #include "base/message_socket.h"
 #include "base/network.h"
 #include "base/skewed_clock.h"
+#include "base/spawn.h"
 #include "collectives/exec/transports/registry/registry.h"
 #include "collectives/exec/transports/tcp/data_plane.h"
 #include "runtime/task_executor.h"

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/grpc_channel.h"
 #include "proto/worker.grpc.pb.h"
+#include "storage/block_sums.h"
 #include "worker/testing/two_workers_fixture.h"
 
 namespace xlad::worker {

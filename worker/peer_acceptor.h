@@ -18,7 +18,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/spawn.h"
+#include "base/file_descriptor.h"
 #include "base/status.h"
 #include "proto/worker.pb.h"
 #include "proto/xlad_v1.h"

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "storage/block_sums.h"
 #include "worker/testing/two_workers_fixture.h"
 
 namespace xlad::worker {

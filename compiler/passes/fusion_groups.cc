@@ -8,6 +8,7 @@
 #include "base/sort_distinct.h"
 #include "base/work.h"
 #include "compiler/analysis/clone.h"
+#include "compiler/analysis/op_cost.h"
 #include "compiler/passes/fusion_limits.h"
 
 namespace xlad::compiler {

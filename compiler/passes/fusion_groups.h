@@ -19,7 +19,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "compiler/analysis/hlo_names.h"
-#include "compiler/analysis/op_cost.h"
 
 namespace xlad::compiler {
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/counted.h"
+#include "hlo/attribute_keys.h"
 #include "hlo/verify/verifier.h"
 #include "sharding/import/mesh_translation.h"
 #include "sharding/import/named_annotations.h"

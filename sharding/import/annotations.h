@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "hlo/attribute_keys.h"
 #include "sharding/import/sdy_text.h"
 #include "sharding/model/sharded_module.h"
 

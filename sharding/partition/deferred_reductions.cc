@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "base/containers.h"
 #include "base/sort_distinct.h"
+#include "hlo/analysis/constants.h"
 #include "hlo/analysis/leaves.h"
 #include "hlo/analysis/trip_count.h"
 #include "hlo/side_effect.h"

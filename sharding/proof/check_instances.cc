@@ -8,6 +8,7 @@
 #include "hlo/build/builder.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/text/text.h"
+#include "sharding/model/mesh.h"
 #include "sharding/partition/ops/families.h"
 #include "sharding/proof/equivalence.h"
 #include "sharding/proof/instance_sizes.h"

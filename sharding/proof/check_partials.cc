@@ -4,6 +4,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "hlo/analysis/constants.h"
 #include "hlo/attribute_keys.h"
 #include "hlo/build/builder.h"
 #include "sharding/model/axes.h"

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <set>
 
+#include "sharding/model/mesh.h"
 #include "sharding/rules/op_rule.h"
 
 namespace xlad::sharding {

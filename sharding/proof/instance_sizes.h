@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "hlo/module.h"
-#include "sharding/model/mesh.h"
 #include "sharding/model/sharded_module.h"
 #include "sharding/proof/small_mesh.h"
 

@@ -4,6 +4,7 @@
 #include "sharding/import/inline_calls.h"
 #include "sharding/partition/computation_partitioner.h"
 #include "sharding/partition/ops/families.h"
+#include "sharding/propagate/propagate.h"
 
 namespace xlad::sharding {
 namespace {

@@ -3,7 +3,6 @@
 
 #include "sharding/import/import.h"
 #include "sharding/partition/partition.h"
-#include "sharding/propagate/propagate.h"
 
 namespace xlad::sharding {
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "hlo/analysis/constants.h"
 #include "sharding/rules/rules.h"
 
 namespace xlad::sharding {

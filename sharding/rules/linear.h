@@ -2,7 +2,6 @@
 // result, so a reduction over the devices can be deferred until after the op.
 #pragma once
 
-#include "hlo/analysis/constants.h"
 #include "hlo/module.h"
 
 namespace xlad::sharding {

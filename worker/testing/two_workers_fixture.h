@@ -15,7 +15,6 @@
 #include "base/testing/test_folder.h"
 #include "collectives/exec/abort.h"
 #include "collectives/exec/transports/frame.h"
-#include "storage/block_sums.h"
 #include "storage/host_cache.h"
 #include "storage/range_reader.h"
 #include "worker/peer_blobs.h"

@@ -4,8 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tensor/element_type.h"
-#include "tensor/shape.h"
+#include "tensor/indices.h"
 
 namespace xlad::compiler {
 

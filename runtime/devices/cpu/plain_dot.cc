@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/types/span.h"
+#include "runtime/devices/cpu/dot_shape.h"
 #include "tensor/element_type.h"
 #include "tensor/wire.h"
 

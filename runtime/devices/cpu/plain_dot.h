@@ -7,7 +7,6 @@
 
 #include <memory>
 
-#include "runtime/devices/cpu/dot_shape.h"
 #include "runtime/devices/cpu/library_op.h"
 
 namespace xlad::runtime {
