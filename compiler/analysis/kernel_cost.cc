@@ -153,6 +153,18 @@ bool IsWorthBlocks(const Instruction& product) {
   return product.opcode() == Opcode::kConvolution ? IsConvolutionWorthBlocks(product) : IsDotWorthBlocks(product);
 }
 
+bool HasVectorsOfGroups(const Instruction& product) {
+  constexpr int64_t kMinGroups = 4;
+  if (product.opcode() != Opcode::kConvolution || product.shape().elements() == 0) return false;
+  const hlo::Attributes& attributes = product.attributes();
+  const hlo::ConvolutionDimensions& n = *attributes.convolution;
+  const tensor::Dims &input = product.operand(0)->shape().dims(), &kernel = product.operand(1)->shape().dims();
+  const int64_t last = product.shape().ndim() - 1, features = product.shape().dims()[last];
+  if (n.output_feature != last || n.kernel_output_feature != last || features < kMinGroups) return false;
+  if (attributes.batch_group_count == features) return n.input_batch == last && input[last] == features;
+  return attributes.feature_group_count == features && n.input_feature == last && kernel[n.kernel_input_feature] == 1;
+}
+
 double EstimateNs(const Instruction& root) {
   double ns = 0;
   if (root.opcode() == Opcode::kFusion) {

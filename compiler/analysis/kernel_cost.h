@@ -17,6 +17,11 @@ double EstimateNs(const hlo::Instruction& root);
 // long as single elements.
 bool IsWorthBlocks(const hlo::Instruction& product);
 
+// Whether a convolution has one feature in each group, and the elements of neighboring groups are neighbors in both
+// operands and in the result. Depthwise convolutions of channels-last images and their gradients are such. CPU kernels
+// compute them for vectors of groups, unless they are library ops.
+bool HasVectorsOfGroups(const hlo::Instruction& product);
+
 // The bytes that an instruction, which may be a fusion, reads and writes. The operands of dots, convolutions, other
 // library ops and topk are counted completely. Any other operand counts as at most as many elements as the largest
 // result or reduced array has.

@@ -84,6 +84,36 @@ class RandomConvolution {
   WindowText text_;
 };
 
+// A depthwise convolution of channels-last images, or its gradient with respect to the filter, whose batch groups are
+// the channels. Its sums are computed as vectors of channels.
+std::string Depthwise(const std::string& type, const std::string& result, int64_t channels, bool is_gradient) {
+  const std::string end = absl::StrCat(",", channels, "]");
+  if (is_gradient) {
+    return absl::StrCat("HloModule m\nENTRY e {\n x = ", type, "[2,7,6", end, " parameter(0)\n y = ", type, "[2,4,3",
+                        end, " parameter(1)\n ROOT r = ", result, "[3,2,1", end,
+                        " convolution(x, y), window={size=4x3 pad=1_1x0_0 rhs_dilate=2x2}, ",
+                        "dim_labels=f01b_i01o->01bf, batch_group_count=", channels, "\n}\n");
+  }
+  return absl::StrCat("HloModule m\nENTRY e {\n x = ", type, "[2,5,4", end, " parameter(0)\n y = ", type, "[3,2,1", end,
+                      " parameter(1)\n ROOT r = ", result, "[2,10,4", end,
+                      " convolution(x, y), window={size=3x2 pad=2_1x0_1 lhs_dilate=2x1 rhs_reversal=1x0}, ",
+                      "dim_labels=b01f_01io->b01f, feature_group_count=", channels, "\n}\n");
+}
+
+TEST(ConvolutionKernel, DepthwiseWithVectorsOfChannels) {
+  Batch batch;
+  for (const bool is_gradient : {false, true}) {
+    for (const int64_t channels : {4, 70, 130}) {
+      batch.Add(Depthwise("f32", "f32", channels, is_gradient), Close(1e-4));
+      batch.Add(Depthwise("f64", "f64", channels, is_gradient), Close(1e-9));
+      batch.Add(Depthwise("s8", "s32", channels, is_gradient), {}, /*specials=*/true);
+      batch.Add(Depthwise("bf16", "bf16", channels, is_gradient), Close(2e-2));
+    }
+    batch.Add(Depthwise("c64", "c64", 19, is_gradient), Close(1e-3));
+  }
+  batch.Run();
+}
+
 TEST(ConvolutionKernel, RandomShapesOfAllTypes) {
   const auto random = SeededRandom(11);
   Batch batch;

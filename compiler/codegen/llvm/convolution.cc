@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/containers.h"
+#include "base/rounding.h"
 #include "compiler/analysis/kernel_cost.h"
 #include "compiler/codegen/llvm/blocked_product.h"
 #include "compiler/codegen/llvm/reducer.h"
@@ -142,6 +143,47 @@ bool PrefersConvolutionInBlocks(const KernelContext& kernel, const Instruction& 
          IsWorthBlocks(conv);
 }
 
+// Computes the sums of several neighboring features at once, as vectors. Each feature is a group.
+void EmitVectorsOfGroups(KernelContext& kernel, const Instruction& conv) {
+  constexpr int64_t kFeaturesAtOnce = 64;
+  Ir& ir = kernel.ir();
+  Elements& elements = kernel.elements();
+  const hlo::ConvolutionDimensions& n = *conv.attributes().convolution;
+  const ConvolutionIndices indices(&elements, conv);
+  const ElementType type = conv.shape().type();
+  const int64_t features = conv.shape().dims().back(), width = std::min(features, kFeaturesAtOnce);
+  // If the last piece of the features is shorter, it begins earlier and writes the same values again.
+  Dims pieces = conv.shape().dims();
+  pieces.back() = CeilDiv(features, width);
+  kernel.Divide(TileRows(pieces, kernel.wanted_tiles()));
+  ForPositions(ir, kernel.range(), pieces, [&](const Index& position) {
+    Values out = DimsOf(ir, position, pieces), spatial;
+    llvm::Value* first = ir.Mul(out.back(), width);
+    if (features % width != 0) first = ir.Clamp(first, 0, features - width);
+    for (const int64_t d : n.output_spatial) spatial.push_back(out[d]);
+    Accumulators sums(&ir, {{type, {}}}, width);
+    llvm::Value* zero = llvm::Constant::getNullValue(RegisterType(ir.context(), type));
+    ir.Loop(width, [&](llvm::Value* lane) { sums.Store({zero}, lane); });
+    ir.LoopNest(indices.depth_sizes(), [&](const Values& depth) {
+      const WindowPosition at = indices.InBase(spatial, depth);
+      ir.If(at.inside, [&] {
+        ir.Loop(width, [&](llvm::Value* lane) {
+          llvm::Value* group = ir.Add(first, lane);
+          llvm::Value* x = EmitFactor(elements, conv, 0,
+                                      indices.Input(group, out[n.output_batch], at.index, depth.back()));
+          llvm::Value* y = EmitFactor(elements, conv, 1, indices.Kernel(group, depth));
+          sums.Store({EmitSum(ir, type, sums.Load(lane)[0], EmitProduct(ir, type, x, y))}, lane);
+        });
+      });
+    });
+    ir.Loop(width, [&](llvm::Value* lane) {
+      Values place = out;
+      place.back() = ir.Add(first, lane);
+      StoreTo(ir, kernel.outputs()[0].array, Index::Of(place), RoundTo(ir.b, type, sums.Load(lane)[0]));
+    });
+  });
+}
+
 }  // namespace
 
 Values EmitConvolutionElement(Elements& elements, const Instruction& conv, const Index& index) {
@@ -169,6 +211,9 @@ Values EmitConvolutionElement(Elements& elements, const Instruction& conv, const
 }
 
 void EmitConvolution(KernelContext& kernel, const Instruction& conv) {
+  if (kernel.vector_bytes() > 0 && !kernel.has_threads() && HasVectorsOfGroups(conv)) {
+    return EmitVectorsOfGroups(kernel, conv);
+  }
   Ir& ir = kernel.ir();
   const ConvolutionMatrices matrices(&kernel.elements(), conv);
   if (!PrefersConvolutionInBlocks(kernel, conv)) return EmitLoops(kernel);
