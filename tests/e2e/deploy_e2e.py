@@ -398,6 +398,20 @@ class Slurm(unittest.TestCase):
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(batch.pid, signal.SIGKILL)
 
+    def test_workers_save_the_state_if_slurm_sends_sigterm_to_the_tasks_twice(self):
+        """Slurm does so when it requeues the script."""
+        def stop_tasks(batch, said):
+            wait_for(lambda: said("checkpoint of step"), "a checkpoint")
+            for _ in range(2):
+                self.kill(batch, b"-c", signal.SIGTERM)
+
+        with folder() as where:
+            code, text = self.exit_code(where, OWN_EXAMPLES / "spiral_mlp", "--mesh", "dp=4", "--steps", "1000000",
+                                        "--checkpoint-every", "20", act=stop_tasks, JOB_STATE="PENDING")
+            self.assertEqual(code, 75, text)
+            self.assertIn("srun has ended with 75", text)
+            self.assertIn("stopped because", text)
+
     @staticmethod
     def asked_to_be_requeued(where):
         asked = where / "data.scontrol"
