@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <set>
 #include <string>
 
@@ -68,6 +69,11 @@ ucs_status_t OpenContext(const xlad_transport_options* options, xlad_transport_e
   ucs_status_t status = ucp_config_read(nullptr, nullptr, &config);
   if (status != UCS_OK) return status;
   if (options->any_network == 0) status = ucp_config_modify(config, "NET_DEVICES", "lo");
+  // Without this option, UCX uses no shared memory for endpoints that report the loss of their peer, and sends through
+  // the loopback interface. If UCX_TLS excludes shared memory, UCX would warn that the option is unused.
+  if (std::getenv("UCX_TLS") == nullptr && std::getenv("UCX_MM_ERROR_HANDLING") == nullptr) {
+    ucp_config_modify(config, "MM_ERROR_HANDLING", "y");  // An error means that this version has no such option.
+  }
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
   params.features = UCP_FEATURE_TAG;
