@@ -14,7 +14,7 @@ namespace xlad::storage {
 namespace {
 
 constexpr char kBatch[] = ".batch";
-constexpr char kBatchWithoutSums[] = ".safetensors";  // Of earlier versions.
+constexpr char kBatchWithoutSums[] = ".safetensors";  // Earlier versions wrote this suffix.
 constexpr char kEnd[] = ".end";
 
 // Reads the number in "12.batch" or "12.end". Returns false for other names.

@@ -54,7 +54,6 @@ absl::StatusOr<std::shared_ptr<RangeReader>> VerifyBlocks(std::shared_ptr<RangeR
 std::string SerializeBlockSums(const ObjectInfo& info);
 absl::StatusOr<ObjectInfo> ParseBlockSums(absl::string_view text);
 
-
 // A file may end with the checksums of its contents. SumsTrailer returns what follows the contents:
 // SerializeBlockSums(info) and its size as 16 hexadecimal digits. ReadWithTrailer returns a reader of the contents that
 // verifies every block that it reads; `name` is for messages. DataLoss if the trailer is damaged or missing.

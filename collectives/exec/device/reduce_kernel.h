@@ -134,7 +134,7 @@ XLAD_REDUCE_INLINE int64_t XladCombineInteger(const struct XladReduce* what, int
   const int is_less = XladIsUnsigned(what->element) ? x < y : a < b;
   switch (what->reduction) {
     case XLAD_PRODUCT:
-      return (int64_t)(x * y); /* Of pred: "and". */
+      return (int64_t)(x * y); /* The product of two pred is their "and". */
     case XLAD_MAX:
       return is_less ? b : a;
     case XLAD_MIN:

@@ -9,7 +9,8 @@ namespace {
 
 // How often the engine makes progress while the device computes. A device that waits polls the engine far more often.
 constexpr std::chrono::milliseconds kProgressEvery{2};
-// Libraries such as UCX return after each segment of some kilobytes. While data arrives, so many calls are made at once.
+// Libraries such as UCX return after each segment of some kilobytes. While data arrives, the engine makes up to this
+// many calls at once.
 constexpr int kMaxProgressCalls = 16;
 
 }  // namespace
