@@ -88,17 +88,19 @@ std::optional<ReductionKernel> ReductionKernelOf(Instruction* instruction) {
   return kernel;
 }
 
-// Whether one kernel should compute both. All large arrays of one of them are arrays of the other one, so that no array
-// must be kept longer than without the merge.
+bool HasAllArrays(const ReductionKernel& kernel, const ReductionKernel& of) {
+  return std::all_of(of.arrays.begin(), of.arrays.end(),
+                     [&](const Instruction* array) { return Contains(kernel.arrays, array); });
+}
+
+// Whether one kernel should compute both. All large arrays of one of them are arrays of the other one, so that the
+// merged kernel reads no more arrays than one of them.
 bool IsSibling(const ReductionKernel& a, const ReductionKernel& b) {
   if (a.sizes != b.sizes || a.reduced != b.reduced || a.reductions + b.reductions > kMaxSiblings) return false;
   if (a.members + b.members > kMaxFusedInstructions) return false;
   if (std::ssize(ResultsOf(*a.instruction)) + std::ssize(ResultsOf(*b.instruction)) > kMaxFusionResults) return false;
-  const auto& [fewer, more] = a.arrays.size() <= b.arrays.size() ? std::tie(a.arrays, b.arrays)
-                                                                 : std::tie(b.arrays, a.arrays);
-  return !fewer.empty() && std::all_of(fewer.begin(), fewer.end(), [&more = more](const Instruction* array) {
-    return Contains(more, array);
-  });
+  const auto& [fewer, more] = a.arrays.size() <= b.arrays.size() ? std::tie(a, b) : std::tie(b, a);
+  return !fewer.arrays.empty() && HasAllArrays(more, fewer);
 }
 
 class SiblingFuser {
@@ -129,23 +131,25 @@ class SiblingFuser {
       for (auto it = found->second.rbegin(); it != found->second.rend() && tried < kMaxTried; ++it) {
         if (removed_.contains(it->instruction)) continue;
         ++tried;
-        if (IsSibling(*it, kernel) && PlaceOfBoth(*it->instruction, *kernel.instruction).has_value()) return &*it;
+        if (IsSibling(*it, kernel) && PlaceOfBoth(*it, kernel).has_value()) return &*it;
       }
     }
     return nullptr;
   }
 
   // The place of one of the instructions at which both can be computed, or nullopt. Places are in an order in which
-  // operands come before users.
-  std::optional<int64_t> PlaceOfBoth(const Instruction& a, const Instruction& b) const {
-    const Instruction& first = places_.at(&a) < places_.at(&b) ? a : b;
-    const Instruction& second = &first == &a ? b : a;
-    const int64_t begin = places_.at(&first), end = places_.at(&second);
+  // operands come before users. The place is the later one only if the later kernel reads all arrays of the earlier
+  // one, so that no array must be kept longer than without the merge.
+  std::optional<int64_t> PlaceOfBoth(const ReductionKernel& a, const ReductionKernel& b) const {
+    const bool a_is_first = places_.at(a.instruction) < places_.at(b.instruction);
+    const ReductionKernel &first = a_is_first ? a : b, &second = a_is_first ? b : a;
+    const int64_t begin = places_.at(first.instruction), end = places_.at(second.instruction);
     const auto is_known_before = [&](const Instruction* value) {
       return places_.at(MakerOf(value)) < begin || MakerOf(value)->operand_count() == 0;
     };
-    if (std::all_of(second.operands().begin(), second.operands().end(), is_known_before)) return begin;
-    if (IsUsedAfter(first, end)) return end;
+    const auto& operands = second.instruction->operands();
+    if (std::all_of(operands.begin(), operands.end(), is_known_before)) return begin;
+    if (HasAllArrays(second, first) && IsUsedAfter(*first.instruction, end)) return end;
     return std::nullopt;
   }
 
@@ -158,7 +162,7 @@ class SiblingFuser {
   }
 
   ReductionKernel Merge(const ReductionKernel& a, const ReductionKernel& b) {
-    const int64_t place = *PlaceOfBoth(*a.instruction, *b.instruction);
+    const int64_t place = *PlaceOfBoth(a, b);
     Computation* fused = computation_->parent()->Add(std::make_unique<Computation>("fused_computation"));
     fused->set_is_fusion(true);
     std::vector<Instruction*> operands, results;
