@@ -10,6 +10,7 @@
 
 #include "base/containers.h"
 #include "compiler/analysis/clone.h"
+#include "compiler/analysis/control_edges.h"
 #include "compiler/analysis/row_form.h"
 #include "compiler/analysis/step_computations.h"
 #include "compiler/passes/fusion_limits.h"
@@ -63,7 +64,7 @@ std::optional<ReductionKernel> ReductionKernelOf(Instruction* instruction) {
   const bool is_fusion = instruction->opcode() == Opcode::kFusion;
   if (!is_fusion && instruction->opcode() != Opcode::kReduce) return std::nullopt;
   if (is_fusion && instruction->attributes().fusion_kind == "kCustom") return std::nullopt;
-  if (!instruction->control_predecessors().empty() || !HasArrayUses(*instruction)) return std::nullopt;
+  if (!HasArrayUses(*instruction)) return std::nullopt;
   ReductionKernel kernel{.instruction = instruction};
   if (!is_fusion && !AddReduction(*instruction, &kernel)) return std::nullopt;
   if (is_fusion) {
@@ -110,7 +111,9 @@ class SiblingFuser {
   void Run() {
     const std::vector<Instruction*> all = Snapshot(*computation_);
     for (size_t i = 0; i < all.size(); ++i) places_[all[i]] = static_cast<int64_t>(i);
+    const absl::flat_hash_set<const Instruction*> ordered = OrderedByControl(*computation_);
     for (Instruction* instruction : all) {
+      if (ordered.contains(instruction)) continue;
       std::optional<ReductionKernel> kernel = ReductionKernelOf(instruction);
       if (!kernel.has_value()) continue;
       while (const ReductionKernel* sibling = FindSibling(*kernel)) kernel = Merge(*sibling, *kernel);
