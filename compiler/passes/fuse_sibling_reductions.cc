@@ -1,8 +1,9 @@
 // Fuses reductions of the same array: the gradients of a normalization's scale and offset, and its other sums over all
 // rows, become one kernel, which reads the array once.
 //
-// Needs: fused step computations. Leaves: no two kernels that IsSibling accepts and that can be computed at the place
-// of one of them, except if more than kMaxTried kernels read the same array.
+// Needs: fused step computations. Leaves: no two kernels that IsSibling accepts and that could be computed at the place
+// of one of them when the pass reached the later one, except if more than kMaxTried kernels read the same array. A
+// later merge may move a user of a kernel, and thus allow another merge, which the pass does not try.
 //
 // Only reductions whose innermost dimension is kept are fused, because one loop computes them in strips
 // (compiler/codegen/llvm/reductions.cc). fuse-rows fuses other reductions with the kernels that make their rows.
@@ -117,7 +118,8 @@ class SiblingFuser {
       std::optional<ReductionKernel> kernel = ReductionKernelOf(instruction);
       if (!kernel.has_value()) continue;
       while (const ReductionKernel* sibling = FindSibling(*kernel)) kernel = Merge(*sibling, *kernel);
-      for (const Instruction* array : kernel->arrays) readers_[array].push_back(*kernel);
+      for (const Instruction* array : kernel->arrays) readers_[array].push_back(kernel->instruction);
+      kernels_[kernel->instruction] = *std::move(kernel);
     }
     if (removed_.empty()) return;
     computation_->RemoveAll(removed_);
@@ -132,9 +134,10 @@ class SiblingFuser {
       if (found == readers_.end()) continue;
       size_t tried = 0;
       for (auto it = found->second.rbegin(); it != found->second.rend() && tried < kMaxTried; ++it) {
-        if (removed_.contains(it->instruction)) continue;
+        if (removed_.contains(*it)) continue;
         ++tried;
-        if (IsSibling(*it, kernel) && PlaceOfBoth(*it, kernel).has_value()) return &*it;
+        const ReductionKernel& earlier = kernels_.at(*it);
+        if (IsSibling(earlier, kernel) && PlaceOfBoth(earlier, kernel).has_value()) return &earlier;
       }
     }
     return nullptr;
@@ -210,11 +213,11 @@ class SiblingFuser {
       return value;
     };
     if (!old->shape().is_tuple()) {
-      old->ReplaceAllUsesWith(element(first));
+      ReplaceValue(old, element(first));
     } else {
       const std::vector<Instruction*> users(old->users().begin(), old->users().end());
       for (Instruction* user : users) {
-        user->ReplaceAllUsesWith(element(first + user->number()));
+        ReplaceValue(user, element(first + user->number()));
         user->DropOperands();
         removed_.insert(user);
       }
@@ -223,9 +226,24 @@ class SiblingFuser {
     removed_.insert(old);
   }
 
+  // Replaces a value, which may be an array of kernels that were visited before.
+  void ReplaceValue(Instruction* old, Instruction* with) {
+    old->ReplaceAllUsesWith(with);
+    const auto found = readers_.find(old);
+    if (found == readers_.end()) return;
+    std::vector<const Instruction*> readers = std::move(found->second);
+    readers_.erase(found);
+    for (const Instruction* reader : readers) {
+      std::vector<const Instruction*>& arrays = kernels_.at(reader).arrays;
+      std::replace<decltype(arrays.begin()), const Instruction*>(arrays.begin(), arrays.end(), old, with);
+    }
+    readers_[with] = std::move(readers);
+  }
+
   Computation* const computation_;
   absl::flat_hash_map<const Instruction*, int64_t> places_;
-  absl::flat_hash_map<const Instruction*, std::vector<ReductionKernel>> readers_;
+  absl::flat_hash_map<const Instruction*, ReductionKernel> kernels_;  // Those visited, which may be removed_.
+  absl::flat_hash_map<const Instruction*, std::vector<const Instruction*>> readers_;  // The kernels that read an array.
   absl::flat_hash_set<const Instruction*> removed_;
 };
 
