@@ -132,8 +132,11 @@ absl::StatusOr<Planned> Plan(std::unique_ptr<Module> module, const CompileReques
   if (policy.op_by_op()) {
     pipeline.without = {"combine-collectives", "fuse-attention", "fuse", "fuse-rows", "fuse-sibling-reductions"};
   }
+  const bool is_cpu = !IsGpu(request.target()) && request.target().chip().empty();
+  // The limits of this pass are those of a CPU's caches. Elsewhere, fewer and larger kernels have not been measured.
+  if (!is_cpu) pipeline.without.push_back("fuse-sibling-reductions");
   // Only the library ops of CPUs read packed operands in place, and op-by-op execution is a baseline.
-  const bool reads_packed = !IsGpu(request.target()) && request.target().chip().empty() && !policy.op_by_op();
+  const bool reads_packed = is_cpu && !policy.op_by_op();
   if (!reads_packed || changes.leaves_operands_unpacked) pipeline.without.push_back("pack-loop-operands");
   XLAD_RETURN_IF_ERROR(RunPipeline(*result.module, planned.context, pipeline, &result.times));
   planned.context.attention_costs = nullptr;  // `costs` ends with this function.

@@ -116,6 +116,40 @@ TEST(Compile, DotsOfF64WithManyDimensionsAreNotLibraryOps) {
   EXPECT_EQ(library_ops("2,3,4,5,6", "5,4,3,2,6", "2,3,4,5", batch), 0);
 }
 
+// The kernel of both reductions of x is measured and tested only on CPUs.
+TEST(Compile, ReductionsOfTheSameArrayAreOneKernelOnlyOnCpus) {
+  const std::string text = R"(HloModule m
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b)
+}
+ENTRY e {
+  x = f32[64,32] parameter(0)
+  y = f32[64,32] parameter(1)
+  zero = f32[] constant(0)
+  p = f32[64,32] multiply(x, y)
+  s = f32[32] reduce(x, zero), dimensions={0}, to_apply=add
+  t = f32[32] reduce(p, zero), dimensions={0}, to_apply=add
+  ROOT r = (f32[32], f32[32]) tuple(s, t)
+})";
+  struct Case {
+    const char *kind, *triple, *chip;
+    size_t steps;
+  };
+  for (const auto& [kind, triple, chip, steps] :
+       {Case{"cpu", "", "", 1}, Case{"cpu", "", "v5e", 2}, Case{"gpu_sim", "", "", 2},
+        Case{"cuda", "nvptx64-nvidia-cuda", "", 2}}) {
+    CompileRequest request = RequestFor(text);
+    request.mutable_target()->set_device_kind(kind);
+    request.mutable_target()->set_triple(triple);
+    request.mutable_target()->set_chip(chip);
+    const auto compilation = CompileToSteps(request);
+    ASSERT_TRUE(compilation.ok()) << compilation.status();
+    EXPECT_EQ(compilation->steps.steps.size(), steps) << kind << " " << chip;
+  }
+}
+
 TEST(Compile, FillsTheExecutable) {
   auto executable = Compile(RequestFor(kSmall));
   ASSERT_TRUE(executable.ok()) << executable.status();

@@ -1,4 +1,4 @@
-// Fuses reductions of the same array: the gradients of a normalization's scale and offset, and its other sums over all
+// Fuses reductions of the same array for CPUs: the gradients of a normalization's scale and offset, and its other sums over all
 // rows, become one kernel, which reads the array once.
 //
 // Needs: fused step computations. Leaves: no two kernels that IsSibling accepts and that could be computed at the place
