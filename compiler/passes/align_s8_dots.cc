@@ -15,6 +15,7 @@
 #include "compiler/analysis/library_op.h"
 #include "compiler/analysis/loop_indices.h"
 #include "compiler/analysis/score_space.h"
+#include "compiler/passes/change_loops.h"
 #include "compiler/passes/drop_dead_elements.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/replace_instructions.h"

@@ -1,11 +1,7 @@
 #include "compiler/passes/drop_dead_elements.h"
 
-#include <algorithm>
-
 #include "absl/container/flat_hash_map.h"
 #include "compiler/analysis/clone.h"
-#include "compiler/analysis/loop_indices.h"
-#include "compiler/analysis/step_computations.h"
 #include "hlo/build/builder.h"
 #include "hlo/side_effect.h"
 
@@ -69,19 +65,6 @@ void Narrow(Computation* computation, const std::vector<int64_t>& new_index, con
 
 }  // namespace
 
-bool ChangeLoops(Module& module, absl::FunctionRef<bool(Instruction*)> change) {
-  bool any_changed = false;
-  for (Computation* computation : StepComputations(module)) {
-    bool changed = false;
-    for (Instruction* loop : Snapshot(*computation)) {
-      if (loop->opcode() == Opcode::kWhile && change(loop)) changed = true;
-    }
-    if (changed) FinishEdits(computation);
-    any_changed |= changed;
-  }
-  return any_changed;
-}
-
 void DropDeadElements(Instruction* loop) {
   const std::vector<bool> live = LiveElements(*loop);
   std::vector<int64_t> new_index;
@@ -104,36 +87,6 @@ void DropDeadElements(Instruction* loop) {
   for (Instruction* get : std::vector<Instruction*>(loop->users().begin(), loop->users().end())) {
     get->ReplaceAllUsesWith(builder.GetTupleElement(smaller, new_index[get->number()]));
   }
-}
-
-bool MayChangeElements(const Instruction& loop) {
-  if (!HasTupleForm(loop) || loop.parent()->root() == &loop) return false;
-  return std::all_of(loop.users().begin(), loop.users().end(),
-                     [](const Instruction* user) { return user->opcode() == Opcode::kGetTupleElement; });
-}
-
-std::vector<Instruction*> CarryUnchanged(Instruction* loop, absl::Span<Instruction* const> values) {
-  Instruction* init = loop->operand(0);
-  std::vector<Instruction*> elements(init->operands().begin(), init->operands().end());
-  elements.insert(elements.end(), values.begin(), values.end());
-  hlo::Builder builder(loop->parent());
-  builder.set_template(init);
-  Instruction* tuple = builder.Tuple(elements);
-  loop->ReplaceOperand(0, tuple);
-  loop->mutable_shape() = tuple->shape();
-  for (Computation* computation : loop->called()) computation->parameter(0)->mutable_shape() = tuple->shape();
-  Computation* body = loop->called()[1];
-  Instruction* root = body->root();
-  hlo::Builder in_body(body);
-  std::vector<Instruction*> results(root->operands().begin(), root->operands().end()), gets;
-  for (int64_t i = std::ssize(results); i < std::ssize(elements); ++i) {
-    in_body.set_template(elements[i]);
-    gets.push_back(in_body.GetTupleElement(body->parameter(0), i));
-  }
-  results.insert(results.end(), gets.begin(), gets.end());
-  in_body.set_template(root);
-  body->set_root(in_body.Tuple(results));
-  return gets;
 }
 
 }  // namespace xlad::compiler

@@ -1,5 +1,5 @@
-// Fuses reductions of the same array for CPUs: the gradients of a normalization's scale and offset, and its other sums over all
-// rows, become one kernel, which reads the array once.
+// Fuses reductions of the same array: the gradients of a normalization's scale and offset, and its other sums over all
+// rows, become one kernel, which reads the array once. The pass runs only for CPUs.
 //
 // Needs: fused step computations. Leaves: no two kernels that IsSibling accepts and that could be computed at the place
 // of one of them when the pass reached the later one, except if more than kMaxTried kernels read the same array. A

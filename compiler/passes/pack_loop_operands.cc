@@ -20,6 +20,7 @@
 #include "compiler/analysis/clone.h"
 #include "compiler/analysis/loop_indices.h"
 #include "compiler/analysis/score_space.h"
+#include "compiler/passes/change_loops.h"
 #include "compiler/passes/drop_dead_elements.h"
 #include "compiler/passes/passes.h"
 #include "hlo/analysis/trip_count.h"

@@ -11,6 +11,7 @@
 
 #include "compiler/analysis/clone.h"
 #include "compiler/analysis/loop_indices.h"
+#include "compiler/passes/change_loops.h"
 #include "compiler/passes/drop_dead_elements.h"
 #include "hlo/analysis/trip_count.h"
 #include "hlo/build/builder.h"

@@ -16,6 +16,7 @@
 #include "compiler/analysis/clone.h"
 #include "compiler/analysis/loop_indices.h"
 #include "compiler/analysis/step_computations.h"
+#include "compiler/passes/change_loops.h"
 #include "compiler/passes/drop_dead_elements.h"
 #include "compiler/passes/passes.h"
 #include "hlo/analysis/constants.h"

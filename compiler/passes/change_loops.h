@@ -1,0 +1,23 @@
+// The walk over loops of passes that change them, and the addition of carried elements.
+#pragma once
+
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
+#include "compiler/analysis/hlo_names.h"
+
+namespace xlad::compiler {
+
+// Calls `change` for every while of every step computation, inner loops first. `change` returns whether it changed
+// instructions of the computation of the loop, from which dead code is then removed. Returns whether any call did.
+bool ChangeLoops(hlo::Module& module, absl::FunctionRef<bool(Instruction* loop)> change);
+
+// Whether the carried elements of a loop can be changed: it has the tuple form, its result is read only by
+// get-tuple-elements, and it is not the root of its computation.
+bool MayChangeElements(const Instruction& loop);
+// Adds carried elements that the body does not change to a loop for which MayChangeElements is true. Returns their
+// get-tuple-elements in the body.
+std::vector<Instruction*> CarryUnchanged(Instruction* loop, absl::Span<Instruction* const> values);
+
+}  // namespace xlad::compiler
