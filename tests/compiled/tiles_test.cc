@@ -133,6 +133,23 @@ TEST(Tiles, ScattersHaveTilesOfWholeCacheLines) {
   EXPECT_EQ(TilesOf(ScatterProgram(768), 64), 12);
 }
 
+// The gradient of a depthwise convolution with respect to its filter: f32[3,2,1,channels].
+std::string FilterGradient(int64_t channels) {
+  const std::string end = absl::StrCat(",", channels, "]");
+  return Program(absl::StrCat(" x = f32[2,7,6", end, " parameter(0)\n y = f32[2,4,3", end, " parameter(1)\n",
+                              " ROOT r = f32[3,2,1", end, " convolution(x, y), window={size=4x3 pad=1_1x0_0 ",
+                              "rhs_dilate=2x2}, dim_labels=f01b_i01o->01bf, batch_group_count=", channels));
+}
+
+// Channels are computed in pieces of at most 64. If the last two pieces overlap, they must be in the same tile.
+TEST(Tiles, OverlappingPiecesOfChannelsAreInOneTile) {
+  EXPECT_EQ(TilesOf(FilterGradient(64), 64), 6);
+  EXPECT_EQ(TilesOf(FilterGradient(96), 64), 12);
+  EXPECT_EQ(TilesOf(FilterGradient(128), 64), 12);
+  EXPECT_EQ(TilesOf(FilterGradient(130), 64), 6);
+  EXPECT_EQ(TilesOf(FilterGradient(130), 4), 3);
+}
+
 // Two halves of `rows` rows, concatenated along the last dimension or, if `along` is 0, along the first one. The result
 // is also used by an elementwise instruction with a reshape.
 std::string Halves(int64_t rows, int64_t half, int along) {

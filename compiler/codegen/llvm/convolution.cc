@@ -145,21 +145,25 @@ bool PrefersConvolutionInBlocks(const KernelContext& kernel, const Instruction& 
 
 // Computes the sums of several neighboring features at once, as vectors. Each feature is a group.
 void EmitVectorsOfGroups(KernelContext& kernel, const Instruction& conv) {
-  constexpr int64_t kFeaturesAtOnce = 64;
+  constexpr int64_t kFeaturesAtOnce = 64, kMaxLanes = 16;
   Ir& ir = kernel.ir();
   Elements& elements = kernel.elements();
   const hlo::ConvolutionDimensions& n = *conv.attributes().convolution;
   const ConvolutionIndices indices(&elements, conv);
   const ElementType type = conv.shape().type();
-  const int64_t features = conv.shape().dims().back(), width = std::min(features, kFeaturesAtOnce);
-  // If the last piece of the features is shorter, it begins earlier and writes the same values again.
+  const int64_t features = conv.shape().dims().back();
   Dims pieces = conv.shape().dims();
-  pieces.back() = CeilDiv(features, width);
-  kernel.Divide(TileRows(pieces, kernel.wanted_tiles()));
+  pieces.back() = CeilDiv(features, kFeaturesAtOnce);
+  // Pieces consist of whole vectors and, within this limit, have few features in common.
+  const int64_t width = std::min(features, RoundUp(CeilDiv(features, pieces.back()), kMaxLanes));
+  // If the features are not a multiple of the width, the last piece begins earlier and writes the same values again.
+  // One tile then computes all pieces of a row, because two threads must not write the same element.
+  const bool overlap = features % width != 0;
+  kernel.Divide(overlap ? TileWholeRows(pieces, kernel.wanted_tiles()) : TileRows(pieces, kernel.wanted_tiles()));
   ForPositions(ir, kernel.range(), pieces, [&](const Index& position) {
     Values out = DimsOf(ir, position, pieces), spatial;
     llvm::Value* first = ir.Mul(out.back(), width);
-    if (features % width != 0) first = ir.Clamp(first, 0, features - width);
+    if (overlap) first = ir.Clamp(first, 0, features - width);
     for (const int64_t d : n.output_spatial) spatial.push_back(out[d]);
     Accumulators sums(&ir, {{type, {}}}, width);
     llvm::Value* zero = llvm::Constant::getNullValue(RegisterType(ir.context(), type));

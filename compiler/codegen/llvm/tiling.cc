@@ -1,6 +1,7 @@
 #include "compiler/codegen/llvm/tiling.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/rounding.h"
 
@@ -50,6 +51,13 @@ Tiling TileRows(const Dims& dims, int64_t tiles) {
     row /= dims[d];
   }
   return {positions, positions, CeilDiv(rows, tiles) * row, row};
+}
+
+Tiling TileWholeRows(Dims dims, int64_t tiles) {
+  const int64_t columns = std::exchange(dims.back(), 1);
+  Tiling tiling = TileRows(dims, tiles);
+  for (int64_t* positions : {&tiling.positions, &tiling.span, &tiling.width, &tiling.row}) *positions *= columns;
+  return tiling;
 }
 
 Tiling TileColumns(const Dims& dims, int64_t tiles, int64_t max_width) {
