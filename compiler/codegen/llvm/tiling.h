@@ -27,10 +27,10 @@ struct Tiling {
 };
 
 // These functions choose about `tiles` tiles. TileLinear divides positions that one loop visits. TileRows divides the
-// rows (indices of leading dimensions) of `dims`; in TileWholeRows, the last dimension is not a leading one. TileColumns
-// divides an array of sizes `dims` into strips of its rows, for column reductions and long rows. A strip has at most
-// `max_width` positions. TileColumns chooses whole rows instead if there are many rows or if rows are short. Only in
-// this case, `row` is the size of the innermost dimension whose size is not 1. Otherwise it is 1.
+// rows (indices of leading dimensions) of `dims`. TileWholeRows does the same, but leaves the last dimension whole.
+// TileColumns divides an array of sizes `dims` into strips of its rows, for column reductions and long rows. A strip
+// has at most `max_width` positions. TileColumns chooses whole rows instead if there are many rows or if rows are
+// short. Only in this case, `row` is the size of the innermost dimension whose size is not 1. Otherwise it is 1.
 Tiling TileLinear(int64_t positions, int64_t tiles);
 Tiling TileRows(const tensor::Dims& dims, int64_t tiles);
 Tiling TileWholeRows(tensor::Dims dims, int64_t tiles);
