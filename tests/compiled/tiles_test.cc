@@ -184,16 +184,30 @@ TEST(Tiles, Concatenations) {
   batch.Run();
 }
 
+// A chain of additions to a concatenation of eight operands.
+std::string ChainAfterConcatenation(int additions) {
+  std::string body = " p = f32[40,16] parameter(0)\n q = f32[40,16] parameter(1)\n c = f32[40,128] parameter(2)\n"
+                     " u0 = f32[40,128] concatenate(p, q, p, q, p, q, p, q), dimensions={1}\n";
+  for (int i = 0; i < additions; ++i) absl::StrAppend(&body, " u", i + 1, " = f32[40,128] add(u", i, ", c)\n");
+  return Program(absl::StrCat(body, " ROOT r = f32[40,128] negate(u", additions, ")"));
+}
+
 // A branch stores the element of one operand in a variable. A loop for each operand needs no branch.
 TEST(Tiles, ConcatenationsHaveALoopForEachOperand) {
-  const auto has_branch = [](int64_t half, int along, int64_t tiles) {
-    return absl::StrContains(Emit(Halves(40, half, along), tiles).ir, "alloca float");
+  const auto emit_has_branch = [](const std::string& text, int64_t tiles) {
+    return absl::StrContains(Emit(text, tiles).ir, "alloca float");
+  };
+  const auto has_branch = [&](int64_t half, int along, int64_t tiles) {
+    return emit_has_branch(Halves(40, half, along), tiles);
   };
   EXPECT_FALSE(has_branch(64, 1, 1));
   EXPECT_FALSE(has_branch(64, 1, 8));
   EXPECT_FALSE(has_branch(64, 0, 1));
   EXPECT_TRUE(has_branch(64, 0, 8));  // The tiles are ranges of the concatenated dimension.
   EXPECT_TRUE(has_branch(5, 1, 1));   // The operands are too short for vectors.
+  // Each loop repeats the additions, so they are limited (kMaxFusedInstructions).
+  EXPECT_FALSE(emit_has_branch(ChainAfterConcatenation(40), 1));
+  EXPECT_TRUE(emit_has_branch(ChainAfterConcatenation(80), 1));
 }
 
 }  // namespace

@@ -58,6 +58,7 @@ class Elements {
   Ir& ir() const { return ir_; }
   // After this call, `source` emits the elements of `instruction`, instead of an element rule.
   void Bind(const hlo::Instruction* instruction, Source source) { sources_[instruction] = std::move(source); }
+  void Unbind(const hlo::Instruction* instruction) { sources_.erase(instruction); }
   void BindArrays(const hlo::Instruction* instruction, std::vector<ArrayView> leaves);
   // The memory from which an instruction is read, or null if the instruction is computed.
   const ArrayView* ArrayOf(const hlo::Instruction* instruction, int leaf = 0) const;

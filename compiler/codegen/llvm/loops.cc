@@ -9,10 +9,12 @@
 #include <set>
 #include <utility>
 
+#include "base/containers.h"
 #include "base/status.h"
 #include "compiler/codegen/llvm/kernel.h"
 #include "compiler/codegen/llvm/reductions.h"
 #include "compiler/codegen/llvm/scalar_ops.h"
+#include "compiler/passes/fusion_limits.h"
 
 namespace xlad::compiler {
 namespace {
@@ -313,7 +315,29 @@ std::optional<size_t> DimensionOfLoop(const Instruction& concatenation, const Di
   return std::nullopt;
 }
 
-// Nullopt if there is no concatenation whose parts are long enough for vectors.
+// The number of instructions in the loops of all parts. The loop of a part has only one operand of the concatenations.
+int64_t InstructionsOf(const Parts& parts, const Elements& elements, const std::vector<Output>& outputs) {
+  int64_t count = 0;
+  for (size_t part = 0; part + 1 < parts.bounds.size(); ++part) {
+    std::set<const Instruction*> seen;
+    std::vector<const Instruction*> pending;
+    for (const Output& output : outputs) pending.push_back(output.instruction);
+    while (!pending.empty()) {
+      const Instruction* at = pending.back();
+      pending.pop_back();
+      if (elements.IsBound(at) || !seen.insert(at).second) continue;
+      if (Contains(parts.concatenations, at)) {
+        pending.push_back(at->operand(static_cast<int64_t>(part)));
+      } else {
+        pending.insert(pending.end(), at->operands().begin(), at->operands().end());
+      }
+    }
+    count += std::ssize(seen);
+  }
+  return count;
+}
+
+// Nullopt if there is no concatenation whose parts are long enough for vectors, or if the loops would be too large.
 std::optional<Parts> PartsOf(KernelContext& kernel, const std::vector<Output>& outputs, const Dims& sizes) {
   constexpr int64_t kMaxParts = 8, kMinElements = 16;
   Concatenations concatenations(kernel.elements());
@@ -336,19 +360,19 @@ std::optional<Parts> PartsOf(KernelContext& kernel, const std::vector<Output>& o
     parts.bounds = bounds;
   }
   if (parts.concatenations.empty()) return std::nullopt;
+  if (InstructionsOf(parts, kernel.elements(), outputs) > kMaxFusedInstructions) return std::nullopt;
   return parts;
 }
 
-// Makes the concatenations read operand `part` only, or, if `part` is null, the operand that has the element.
-void BindPart(Elements& elements, const Parts& parts, std::optional<size_t> part) {
+// Makes the concatenations read operand `part` only.
+void BindPart(Elements& elements, const Parts& parts, size_t part) {
   for (const Instruction* value : parts.concatenations) {
-    elements.Bind(value, [&elements, value, part, begin = part ? parts.bounds[*part] : 0](int, const Index& index) {
-      if (!part.has_value()) return FindElementRule(Opcode::kConcatenate)(elements, *value, index)[0];
+    elements.Bind(value, [&elements, value, part, begin = parts.bounds[part]](int, const Index& index) {
       Ir& ir = elements.ir();
       Values at = DimsOf(ir, index, value->shape().dims());
       llvm::Value*& along = at[value->dimensions()[0]];
       along = ir.AddSigned(along, -begin);
-      return elements.Emit(value->operand(static_cast<int64_t>(*part)), Index::Of(at));
+      return elements.Emit(value->operand(static_cast<int64_t>(part)), Index::Of(at));
     });
   }
 }
@@ -394,7 +418,7 @@ bool ForParts(KernelContext& kernel, const Parts& parts, const Dims& sizes,
     ir.RangeLoop(ir.Div(range.begin, range.tiling.row), ir.Div(range.end, range.tiling.row),
                  [&](llvm::Value* at) { rows(DimsOf(ir, Index::OfLinear(at), leading)); });
   }
-  BindPart(kernel.elements(), parts, std::nullopt);
+  for (const Instruction* value : parts.concatenations) kernel.elements().Unbind(value);
   return true;
 }
 
