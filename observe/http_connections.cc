@@ -28,12 +28,13 @@ constexpr int kAnsweringThreads = 4;
 constexpr size_t kMaxHttpRequestBytes = 16 << 10;
 constexpr int kCheckEveryMs = 250;   // A connection is closed at most this long after its deadline.
 constexpr int64_t kEndingMs = 2000;  // The time in which a client must close its side after the response.
-constexpr char kTooLarge[] =
+constexpr char kTooLargeRequest[] =
     "HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
 enum class Phase {
   kReading,
-  kAnswering,  // A thread computes the response. The connection is not closed meanwhile.
+  kAnswering,  // The request waits for a thread (it is in requests_), or a thread computes the response.
+  kAbandoned,  // The connection has ended while a thread computes the response. It is removed afterwards.
   kSending,
   kEnding,  // The response has been sent. If the connection were closed now, unread bytes could destroy the response.
 };
@@ -55,13 +56,13 @@ class PollingConnections final : public HttpConnections {
       : answer_(std::move(answer)), limits_(limits), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
   ~PollingConnections() override {
-    gate_.reset();  // No connection arrives any more.
     {
       const std::lock_guard lock(mutex_);
       ending_ = true;
       end_by_ns_ = After(kEndingMs);
       requested_.notify_all();
     }
+    gate_.reset();  // No connection arrives any more.
     Wake();
     for (std::thread& thread : threads_) thread.join();
     for (HttpClient& client : clients_) shutdown(client.socket.get(), SHUT_RDWR);
@@ -72,16 +73,16 @@ class PollingConnections final : public HttpConnections {
   }
 
   absl::Status Begin(const std::string& address) {
-    if (!wake_.is_open()) return absl::ResourceExhaustedError("no descriptor is left");
+    if (!wake_.is_open()) {
+      return absl::ResourceExhaustedError("no file descriptor is left: raise the limit on open files (ulimit -n)");
+    }
     AcceptGateOptions options;
     options.max_unknown = limits_.max_connections;
     options.max_connections = 2 * limits_.max_connections;  // All of them are unknown, and at most half may be that.
+    options.first_byte_ms = limits_.request_ms;
     options.unknown_ms = limits_.request_ms + limits_.response_ms + kEndingMs;
     XLAD_ASSIGN_OR_RETURN(gate_, AcceptGate::Listen(address, options, [this](int fd) {
-                            {
-                              const std::lock_guard lock(mutex_);
-                              arrived_.push_back(fd);
-                            }
+                            Arrive(fd);
                             Wake();
                           }));
     threads_.emplace_back([this] { Run(); });
@@ -95,6 +96,16 @@ class PollingConnections final : public HttpConnections {
  private:
   void Wake() { eventfd_write(wake_.get(), 1); }
 
+  // Called by the gate's thread.
+  void Arrive(int fd) {
+    const std::lock_guard lock(mutex_);
+    arrived_.push_back(fd);
+    if (arrived_.size() <= limits_.max_connections) return;
+    shutdown(arrived_.front(), SHUT_RDWR);  // The gate has ended this one, because newer ones have reached its limit.
+    close(arrived_.front());
+    arrived_.pop_front();
+  }
+
   // --- The thread of the connections.
 
   void Run() {
@@ -102,9 +113,8 @@ class PollingConnections final : public HttpConnections {
       std::vector<pollfd> ready = {{wake_.get(), POLLIN, 0}};
       std::vector<HttpClients::iterator> polled;
       for (auto client = clients_.begin(); client != clients_.end(); ++client) {
-        if (client->phase == Phase::kAnswering) continue;
-        const bool sends = client->phase == Phase::kSending;
-        ready.push_back({client->socket.get(), static_cast<int16_t>(sends ? POLLOUT : POLLIN), 0});
+        if (client->phase == Phase::kAbandoned) continue;
+        ready.push_back({client->socket.get(), EventsOf(client->phase), 0});
         polled.push_back(client);
       }
       poll(ready.data(), ready.size(), kCheckEveryMs);
@@ -120,24 +130,29 @@ class PollingConnections final : public HttpConnections {
     }
   }
 
+  // Without requested events, poll reports only that the connection has ended, for example because the gate needs room.
+  static int16_t EventsOf(Phase phase) {
+    if (phase == Phase::kAnswering) return 0;
+    return phase == Phase::kSending ? POLLOUT : POLLIN;
+  }
+
   bool HasEnded() {
     const std::lock_guard lock(mutex_);
-    const bool is_late = RealClock().NowNs() >= end_by_ns_;
-    const auto is_busy = [is_late](const HttpClient& client) {
-      return client.phase == Phase::kAnswering || (client.phase == Phase::kSending && !is_late);
-    };
-    return ending_ && answered_.empty() && std::none_of(clients_.begin(), clients_.end(), is_busy);
+    if (!ending_ || answering_ > 0 || !answered_.empty()) return false;
+    const auto sends = [](const HttpClient& client) { return client.phase == Phase::kSending; };
+    return RealClock().NowNs() >= end_by_ns_ || std::none_of(clients_.begin(), clients_.end(), sends);
   }
 
   int64_t After(int64_t ms) const { return RealClock().NowNs() + ms * kNsPerMs; }
 
   void TakeArrived() {
-    std::vector<int> arrived;
+    std::deque<int> arrived;
     {
       const std::lock_guard lock(mutex_);
       arrived.swap(arrived_);
     }
     for (const int fd : arrived) {
+      RemoveOldestIfFull();
       const auto client = clients_.emplace(clients_.end());
       client->socket = FileDescriptor(fd);
       sockaddr_storage address{};
@@ -157,8 +172,9 @@ class PollingConnections final : public HttpConnections {
       answered.swap(answered_);
     }
     for (auto& [client, response] : answered) {
-      Send(client, std::move(response));
-      if (!Advance(client)) Remove(client);
+      const bool is_open = client->phase == Phase::kAnswering;
+      if (is_open) Send(client, std::move(response));
+      if (!is_open || !Advance(client)) Remove(client);
     }
     // The oldest connections have had the most time.
     for (auto client = clients_.begin(); client != clients_.end() && unsent_ > limits_.max_unsent_bytes;) {
@@ -172,9 +188,29 @@ class PollingConnections final : public HttpConnections {
     const int64_t now_ns = RealClock().NowNs();
     for (auto client = clients_.begin(); client != clients_.end();) {
       const auto next = std::next(client);
-      if (client->phase != Phase::kAnswering && client->until_ns <= now_ns) Remove(client);
+      if (client->until_ns <= now_ns && Withdraw(client)) Remove(client);
       client = next;
     }
+  }
+
+  // The gate counts a connection that it has ended no longer, but it is in clients_ until poll has reported the end.
+  void RemoveOldestIfFull() {
+    for (auto client = clients_.begin(); client != clients_.end() && clients_.size() >= 2 * limits_.max_connections;) {
+      const auto next = std::next(client);
+      if (Withdraw(client)) Remove(client);
+      client = next;
+    }
+  }
+
+  // Returns false if a thread computes the response. Otherwise no thread will, and the connection may be removed.
+  bool Withdraw(HttpClients::iterator client) {
+    if (client->phase == Phase::kAbandoned) return false;
+    if (client->phase != Phase::kAnswering) return true;
+    const std::lock_guard lock(mutex_);
+    const auto waits = std::find(requests_.begin(), requests_.end(), client);
+    if (waits == requests_.end()) return false;
+    requests_.erase(waits);
+    return true;
   }
 
   void Remove(HttpClients::iterator client) {
@@ -198,6 +234,10 @@ class PollingConnections final : public HttpConnections {
       case Phase::kReading:
         return Read(client);
       case Phase::kAnswering:
+        if (Withdraw(client)) return false;
+        client->phase = Phase::kAbandoned;
+        return true;
+      case Phase::kAbandoned:
         return true;
       case Phase::kSending:
         return SendMore(client);
@@ -222,12 +262,13 @@ class PollingConnections final : public HttpConnections {
         const std::lock_guard lock(mutex_);
         if (ending_) return false;
         client->phase = Phase::kAnswering;
+        client->until_ns = After(limits_.response_ms);
         requests_.push_back(client);
         requested_.notify_one();
         return true;
       }
       if (client->bytes.size() > kMaxHttpRequestBytes) {
-        Send(client, kTooLarge);
+        Send(client, kTooLargeRequest);
         return SendMore(client);
       }
     }
@@ -257,12 +298,14 @@ class PollingConnections final : public HttpConnections {
     std::unique_lock lock(mutex_);
     while (true) {
       requested_.wait(lock, [this] { return ending_ || !requests_.empty(); });
-      if (requests_.empty()) return;
+      if (ending_) return;
       const HttpClients::iterator client = requests_.front();
       requests_.pop_front();
+      ++answering_;
       lock.unlock();
       std::string response = answer_(client->bytes, client->address);
       lock.lock();
+      --answering_;
       answered_.emplace_back(client, std::move(response));
       Wake();
     }
@@ -272,13 +315,14 @@ class PollingConnections final : public HttpConnections {
   const HttpLimits limits_;
   const FileDescriptor wake_;
   std::unique_ptr<AcceptGate> gate_;
-  HttpClients clients_;  // Used by the thread of the connections only, except those in the phase kAnswering.
+  HttpClients clients_;  // Used by the thread of the connections. The others only read the requests that they answer.
   int64_t unsent_ = 0;   // The bytes of responses that have not been sent.
   std::mutex mutex_;     // Guards the following members.
   std::condition_variable requested_;
-  std::vector<int> arrived_;
+  std::deque<int> arrived_;  // The oldest connection is the first.
   std::deque<HttpClients::iterator> requests_;
   std::vector<std::pair<HttpClients::iterator, std::string>> answered_;
+  int answering_ = 0;  // The number of responses that are being computed.
   bool ending_ = false;
   int64_t end_by_ns_ = 0;  // When responses are no longer sent. Valid if ending_ is set.
   std::vector<std::thread> threads_;

@@ -37,7 +37,7 @@ class HttpConnections {
   static absl::StatusOr<std::unique_ptr<HttpConnections>> Listen(const std::string& address, Answer answer,
                                                                  const HttpLimits& limits);
   // Waits until the responses that are being computed have been sent, but at most two seconds for clients that do not
-  // take them.
+  // take them. Requests that still wait for a thread are not answered.
   virtual ~HttpConnections() = default;
   // Returns HOST:PORT with the actual port.
   virtual std::string Address() const = 0;

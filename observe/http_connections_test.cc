@@ -3,13 +3,19 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <future>
 #include <thread>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "base/testing/open_files.h"
 #include "observe/http_server.h"
 #include "observe/testing/http_client.h"
@@ -52,6 +58,93 @@ std::string GetInTime(const std::string& address, const std::string& path) {
   auto got = answer->get_future();
   std::thread([answer, address, path] { answer->set_value(Get(address, path)); }).detach();
   return got.wait_for(kLong) == std::future_status::ready ? got.get() : "";
+}
+
+// A connection over IPv4 that has sent `bytes`.
+FileDescriptor SendBytes(const std::string& address, absl::string_view bytes) {
+  FileDescriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  to.sin_port = htons(ParseHostPort(address)->port);
+  if (connect(fd.get(), reinterpret_cast<sockaddr*>(&to), sizeof to) == 0) {
+    send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);  // The server may have ended the connection already.
+  }
+  return fd;
+}
+
+// The number of connections that the server has ended.
+int64_t EndedBy(const std::vector<FileDescriptor>& connections) {
+  return std::count_if(connections.begin(), connections.end(), [](const FileDescriptor& fd) {
+    pollfd end{fd.get(), POLLRDHUP, 0};
+    return poll(&end, 1, 0) == 1;
+  });
+}
+
+// Whether `holds` is true within kLong.
+template <typename Condition>
+bool HoldsInTime(Condition holds) {
+  const auto end = std::chrono::steady_clock::now() + kLong;
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
+// More complete requests than the threads can answer.
+TEST(HttpConnections, RequestsThatWaitForAThreadAreLimited) {
+  constexpr int kClients = 600;
+  constexpr int kAnswering = 4;
+  ASSERT_TRUE(MayOpenFiles(3 * kClients)) << "too few open files are allowed";
+  std::promise<void> release;
+  std::atomic<int> begun = 0;
+  const auto server = HttpConnections::Listen(
+      "127.0.0.1:0",
+      [&begun, released = release.get_future().share()](const std::string& request, const std::string&) {
+        ++begun;
+        released.wait();
+        return request;
+      },
+      Patient());
+  ASSERT_TRUE(server.ok()) << server.status();
+  const int64_t before = OpenFilesNow();
+  std::vector<FileDescriptor> clients;
+  for (int c = 0; c < kClients; ++c) clients.push_back(SendBytes((*server)->Address(), "GET / HTTP/1.1\r\n\r\n"));
+  const int most = Patient().max_connections;
+  EXPECT_TRUE(HoldsInTime([&] { return EndedBy(clients) >= kClients - most; }));
+  // The gate and the server have a descriptor of each connection. The server also has those that are being answered.
+  EXPECT_TRUE(HoldsInTime([&] { return OpenFilesNow() - before - kClients <= 2 * most + kAnswering; }))
+      << OpenFilesNow() - before - kClients << " descriptors of the server";
+  EXPECT_TRUE(HoldsInTime([&] { return begun == kAnswering; }));
+  auto later = std::async(std::launch::async, [at = (*server)->Address()] { return Get(at, "/later"); });
+  release.set_value();
+  EXPECT_THAT(later.get(), StartsWith("GET /later HTTP/1.1\r\n"));
+  EXPECT_LE(begun, kAnswering + most + 1) << "requests of ended connections were answered";
+}
+
+TEST(HttpConnections, TheEndDoesNotAnswerRequestsThatWaitForAThread) {
+  constexpr int kClients = 20;
+  std::promise<void> release;
+  std::atomic<int> begun = 0;
+  auto server = HttpConnections::Listen(
+      "127.0.0.1:0",
+      [&begun, released = release.get_future().share()](const std::string& request, const std::string&) {
+        ++begun;
+        released.wait();
+        return request;
+      },
+      Patient());
+  ASSERT_TRUE(server.ok()) << server.status();
+  std::vector<FileDescriptor> clients, idle;
+  for (int c = 0; c < kClients; ++c) clients.push_back(SendBytes((*server)->Address(), "GET / HTTP/1.1\r\n\r\n"));
+  EXPECT_TRUE(HoldsInTime([&] { return begun == 4; }));
+  idle.push_back(SendBytes((*server)->Address(), ""));
+  std::thread end([&] { server->reset(); });
+  EXPECT_TRUE(HoldsInTime([&] { return EndedBy(idle) == 1; })) << "the end has not begun";
+  release.set_value();
+  end.join();
+  EXPECT_EQ(begun, 4);
 }
 
 TEST(HttpConnections, IdleAndStalledClientsAreLimitedAndDoNotDelayOthers) {

@@ -31,7 +31,7 @@ class HttpServer {
   // Serves on `address`, HOST:PORT; the system chooses a free port if PORT is 0. AlreadyExists if the port is in use,
   // InvalidArgument if `address` is malformed. Other errors are those of Network::Listen.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address, HttpHandler handler);
-  // Answers the requests that have begun, then stops the server.
+  // Answers the requests that the handler has begun to answer, then stops the server.
   virtual ~HttpServer() = default;
   // Returns HOST:PORT with the actual port.
   virtual std::string Address() const = 0;
