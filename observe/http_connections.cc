@@ -30,6 +30,8 @@ constexpr int kCheckEveryMs = 250;   // A connection is closed at most this long
 constexpr int64_t kEndingMs = 2000;  // The time in which a client must close its side after the response.
 constexpr char kTooLargeRequest[] =
     "HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+constexpr char kTooLargeResponse[] =
+    "HTTP/1.1 500 Internal Server Error\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
 enum class Phase {
   kReading,
@@ -304,6 +306,7 @@ class PollingConnections final : public HttpConnections {
       ++answering_;
       lock.unlock();
       std::string response = answer_(client->bytes, client->address);
+      if (std::ssize(response) > limits_.max_unsent_bytes) response = kTooLargeResponse;
       lock.lock();
       --answering_;
       answered_.emplace_back(client, std::move(response));

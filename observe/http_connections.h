@@ -23,7 +23,8 @@ struct HttpLimits {
   // The time in which the client must take a part of the response. The complete response has response_ms.
   int64_t progress_ms = 5000;
   int64_t response_ms = 60'000;
-  // The limit on the bytes of all responses that wait for their clients. If there are more, the oldest are dropped.
+  // The limit on the bytes of all responses that wait for their clients. If there are more, the oldest are dropped. A
+  // single response above the limit is replaced by the status 500.
   int64_t max_unsent_bytes = 64 << 20;
 };
 

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "base/file_descriptor.h"
 #include "base/testing/open_files.h"
 #include "observe/http_server.h"
@@ -209,6 +210,21 @@ TEST(HttpConnections, UnsentBytesAreLimited) {
   };
   EXPECT_LT(rest(0), size_t{30} << 20);
   EXPECT_EQ(rest(1), size_t{30} << 20);
+}
+
+// Otherwise one response would displace those of all other clients.
+TEST(HttpConnections, AResponseAboveTheLimitIsRefused) {
+  HttpLimits limits = Patient();
+  limits.max_unsent_bytes = 1 << 20;
+  const auto server = HttpConnections::Listen(
+      "127.0.0.1:0",
+      [](const std::string& request, const std::string&) {
+        return std::string((1 << 20) + (absl::StartsWith(request, "GET /larger ") ? 1 : 0), 'x');
+      },
+      limits);
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_THAT(Get((*server)->Address(), "/larger"), StartsWith("HTTP/1.1 500 "));
+  EXPECT_EQ(Get((*server)->Address(), "/largest").size(), size_t{1} << 20);
 }
 
 TEST(HttpConnections, RequestsInPiecesAreAnsweredAndEndlessOnesAreRefused) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/network.h"
 #include "observe/http_connections.h"
@@ -46,6 +47,20 @@ class MemoryStream final : public httplib::Stream {
   std::string response_;
 };
 
+// Removes the header Range, which a server may ignore. The library would send a copy of the page for each of the
+// thousands of ranges that a header can hold.
+std::string WithoutRanges(absl::string_view request) {
+  std::string kept;
+  size_t at = 0;
+  while (at < request.size()) {
+    const size_t end = std::min(request.find('\n', at), request.size() - 1) + 1;
+    const absl::string_view line = request.substr(at, end - at);
+    if (at == 0 || !absl::StartsWithIgnoreCase(line, "range:")) kept.append(line.data(), line.size());
+    at = end;
+  }
+  return kept;
+}
+
 // The library parses requests and writes responses. Its own server is not used: a thread of it waits for each
 // connection, so that a few clients that send nothing would keep all others waiting.
 class Library final : public httplib::Server {
@@ -62,7 +77,8 @@ class Library final : public httplib::Server {
     Get(".*", [this](const httplib::Request& request, httplib::Response& response) { Handle(request, &response); });
   }
 
-  std::string Answer(const std::string& request, const std::string& client) {
+  std::string Answer(const std::string& text, const std::string& client) {
+    const std::string request = WithoutRanges(text);
     const absl::StatusOr<HostPort> from = ParseHostPort(client);
     MemoryStream stream(request, from.ok() ? *from : HostPort());
     bool closed = false;

@@ -57,6 +57,21 @@ TEST(HttpServer, RefusesOtherMethodsAndMalformedRequests) {
   EXPECT_THAT(Get(at, "/after"), HasSubstr("/after"));  // The server still works.
 }
 
+// Each range would be a further copy of the page.
+TEST(HttpServer, AnswersRangesWithTheWholePage) {
+  const auto server = HttpServer::Start("127.0.0.1:0", Echo);
+  ASSERT_TRUE(server.ok());
+  std::string ranges = "bytes=0-";
+  for (int r = 1; r < 2000; ++r) ranges += ",0-";
+  for (const std::string& header : {"Range: " + ranges, "rANGE:" + ranges, std::string("Range: nonsense")}) {
+    const std::string request =
+        absl::StrCat("GET /page?x=1 HTTP/1.1\r\nHost: x\r\n", header, "\r\nConnection: close\r\n\r\n");
+    const std::string answer = Exchange((*server)->Address(), request);
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 "));
+    EXPECT_THAT(answer, ::testing::EndsWith("\r\n\r\n/page x=1"));
+  }
+}
+
 TEST(HttpServer, SaysWhyItCannotListen) {
   const auto server = HttpServer::Start("127.0.0.1:0", Echo);
   ASSERT_TRUE(server.ok());
