@@ -151,7 +151,7 @@ TEST(HttpConnections, TheEndDoesNotAnswerRequestsThatWaitForAThread) {
 TEST(HttpConnections, IdleAndStalledClientsAreLimitedAndDoNotDelayOthers) {
   constexpr int kClients = 600;
   ASSERT_TRUE(MayOpenFiles(3 * kClients)) << "too few open files are allowed";
-  const auto server = HttpServer::Start("127.0.0.1:0", PathOf);
+  const auto server = HttpServer::Start("127.0.0.1:0", PathOf, Patient());
   ASSERT_TRUE(server.ok()) << server.status();
   const int64_t before = OpenFilesNow();
   for (const char* sent : {"", "GET / HTTP/1.1\r\nHost: x"}) {
@@ -163,15 +163,18 @@ TEST(HttpConnections, IdleAndStalledClientsAreLimitedAndDoNotDelayOthers) {
     }
     EXPECT_THAT(GetInTime((*server)->Address(), "/here"), EndsWith("/here"));
     // All connections were accepted before that of the answer. The gate and the server have a descriptor each.
-    EXPECT_LE(OpenFilesNow() - before - kClients, 2 * HttpLimits().max_connections + 8);
+    EXPECT_LE(OpenFilesNow() - before - kClients, 2 * Patient().max_connections + 8);
   }
 }
 
 // More clients than threads, each with more bytes than a socket holds.
 TEST(HttpConnections, ClientsThatDoNotTakeTheirResponsesDoNotDelayOthers) {
-  const auto server = HttpServer::Start("127.0.0.1:0", [](const HttpRequest& request) {
-    return request.path == "/large" ? HttpResponse{200, "text/plain", std::string(15 << 20, 'x')} : PathOf(request);
-  });
+  const auto server = HttpServer::Start(
+      "127.0.0.1:0",
+      [](const HttpRequest& request) {
+        return request.path == "/large" ? HttpResponse{200, "text/plain", std::string(15 << 20, 'x')} : PathOf(request);
+      },
+      Patient());
   ASSERT_TRUE(server.ok());
   std::vector<std::unique_ptr<Connection>> kept;
   for (int c = 0; c < 12; ++c) kept.push_back(Begin((*server)->Address(), "GET /large HTTP/1.1\r\nHost: x\r\n\r\n"));
@@ -248,11 +251,14 @@ TEST(HttpConnections, RequestsInPiecesAreAnsweredAndEndlessOnesAreRefused) {
 
 TEST(HttpConnections, TheEndAnswersWhatHasBegunAndDoesNotWaitForOthers) {
   std::promise<void> begun, may_end;
-  auto server = HttpServer::Start("127.0.0.1:0", [&](const HttpRequest& request) {
-    begun.set_value();
-    may_end.get_future().wait();
-    return PathOf(request);
-  });
+  auto server = HttpServer::Start(
+      "127.0.0.1:0",
+      [&](const HttpRequest& request) {
+        begun.set_value();
+        may_end.get_future().wait();
+        return PathOf(request);
+      },
+      Patient());
   ASSERT_TRUE(server.ok());
   const auto idle = Begin((*server)->Address(), "");
   const auto stalled = Begin((*server)->Address(), "GET");

@@ -8,7 +8,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/network.h"
-#include "observe/http_connections.h"
 
 namespace xlad::observe {
 namespace {
@@ -104,12 +103,12 @@ class LibraryServer final : public HttpServer {
  public:
   explicit LibraryServer(HttpHandler handler) : library_(std::move(handler)) {}
 
-  absl::Status Listen(const std::string& address) {
+  absl::Status Listen(const std::string& address, const HttpLimits& limits) {
     XLAD_ASSIGN_OR_RETURN(const HostPort at, ParseHostPort(address));
     auto listening = HttpConnections::Listen(
         address,
         [this](const std::string& request, const std::string& client) { return library_.Answer(request, client); },
-        HttpLimits());
+        limits);
     if (!listening.ok()) {
       return absl::Status(listening.status().code(),
                           absl::StrCat("cannot listen on ", address, " for HTTP: ", listening.status().message()));
@@ -130,9 +129,10 @@ class LibraryServer final : public HttpServer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& address, HttpHandler handler) {
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& address, HttpHandler handler,
+                                                              const HttpLimits& limits) {
   auto server = std::make_unique<LibraryServer>(std::move(handler));
-  XLAD_RETURN_IF_ERROR(server->Listen(address));
+  XLAD_RETURN_IF_ERROR(server->Listen(address, limits));
   return server;
 }
 

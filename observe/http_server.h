@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "observe/http_connections.h"
 
 namespace xlad::observe {
 
@@ -30,7 +31,8 @@ class HttpServer {
  public:
   // Serves on `address`, HOST:PORT; the system chooses a free port if PORT is 0. AlreadyExists if the port is in use,
   // InvalidArgument if `address` is malformed. Other errors are those of Network::Listen.
-  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address, HttpHandler handler);
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address, HttpHandler handler,
+                                                           const HttpLimits& limits = HttpLimits());
   // Answers the requests that the handler has begun to answer, then stops the server.
   virtual ~HttpServer() = default;
   // Returns HOST:PORT with the actual port.
