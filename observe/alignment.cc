@@ -1,5 +1,4 @@
 #include "observe/alignment.h"
-#include "observe/clock_fit.h"
 
 #include <google/protobuf/io/coded_stream.h>
 
@@ -8,6 +7,8 @@
 #include <optional>
 #include <tuple>
 #include <utility>
+
+#include "observe/clock_fit.h"
 
 namespace xlad::observe {
 namespace {
