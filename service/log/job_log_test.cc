@@ -190,9 +190,9 @@ TEST_F(SqliteJobLogTest, AnInterruptedMigrationChangesNothing) {
   EXPECT_TRUE(log.ok()) << log.status();
 }
 
-// Versions 2 to 4 have the same tables, without checksums.
+// Versions 2 to 4 have the same tables, without checksums. Version 5 has them.
 TEST_F(SqliteJobLogTest, ALogOfAnyOlderVersionIsCopiedAndGetsChecksums) {
-  for (int version = 2; version <= 4; ++version) {
+  for (int version = 2; version <= 5; ++version) {
     SCOPED_TRACE(version);
     RemoveLog();
     LogBatch batch{{Event("a", "1"), Event("b", "2")}, {}};
@@ -201,7 +201,8 @@ TEST_F(SqliteJobLogTest, ALogOfAnyOlderVersionIsCopiedAndGetsChecksums) {
       ASSERT_TRUE(log.ok()) << log.status();
       ASSERT_TRUE((*log)->Append(&batch).ok());
     }
-    Execute(absl::StrCat("ALTER TABLE events DROP COLUMN checksum; PRAGMA user_version=", version).c_str());
+    if (version < 5) Execute("ALTER TABLE events DROP COLUMN checksum");
+    Execute(absl::StrCat("PRAGMA user_version=", version).c_str());
     const std::string kept = absl::StrCat(TestPath(), ".schema-", version);
     ASSERT_TRUE(RealFileSystem().WriteAtomically(kept, "a copy that was interrupted").ok());
     {
@@ -402,6 +403,25 @@ TEST_F(SqliteJobLogTest, ANewerLogIsRefused) {
     sqlite3_close(db);
   }
   EXPECT_TRUE(absl::IsFailedPrecondition(OpenSqliteJobLog(TestPath()).status()));
+}
+
+// An xlad that knows versions up to 5 would remove the batches in the data folder. It refuses a log of a later version.
+TEST_F(SqliteJobLogTest, AnXladThatDoesNotKnowTheNamesOfBatchesRefusesTheLog) {
+  constexpr int kOlder = 5;
+  for (const bool is_new : {true, false}) {
+    SCOPED_TRACE(is_new);
+    RemoveLog();
+    if (!is_new) {
+      ASSERT_TRUE(OpenSqliteJobLog(TestPath()).ok());
+      Execute(absl::StrCat("PRAGMA user_version=", kOlder).c_str());
+    }
+    ASSERT_TRUE(OpenSqliteJobLog(TestPath()).ok());
+    WithDatabase([&](sqlite3* db) {
+      SqliteStatement read(db, "PRAGMA user_version");
+      ASSERT_EQ(read.Step(), SQLITE_ROW);
+      EXPECT_GT(read.Int(0), kOlder);
+    });
+  }
 }
 
 TEST_F(SqliteJobLogTest, SecondCoordinatorIsRefused) {
