@@ -4,7 +4,6 @@
 #include <chrono>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -70,11 +69,11 @@ absl::Status BatchSpool::OpenJob(const std::string& job) {
   XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files_.List(FolderOf(job)));
   Stream stream;
   stream.message_ns = clock_.NowNs();
-  std::vector<int64_t> batches;
+  std::set<int64_t> batches;
   for (const std::string& name : names) {
     int64_t number = 0;
     if (ParseName(name, kBatch, &number) || ParseName(name, kBatchWithoutSums, &number)) {
-      batches.push_back(number);
+      batches.insert(number);
     } else if (ParseName(name, kEnd, &number)) {
       stream.end = number;
     } else {
@@ -82,24 +81,21 @@ absl::Status BatchSpool::OpenJob(const std::string& job) {
       XLAD_RETURN_IF_ERROR(files_.Remove(JoinPath(FolderOf(job), name)));
     }
   }
-  std::sort(batches.begin(), batches.end());
   if (!batches.empty()) {
-    stream.next = batches.back() + 1;
-    stream.first = batches.back();
-    for (size_t i = batches.size(); i > 0 && batches[i - 1] == stream.first; --i) --stream.first;
-    ++stream.first;
+    stream.first = *batches.rbegin();
+    stream.next = stream.first + 1;
+    while (batches.contains(stream.first - 1)) --stream.first;
   } else if (stream.end >= 0) {  // A checkpoint follows all batches, so the job needs none of them.
     stream.first = stream.next = stream.end;
   }
-  stream.on_disk.insert(batches.begin(), batches.end());
+  stream.on_disk = std::move(batches);
   const std::lock_guard lock(mutex_);
   streams_[job] = std::move(stream);
   return absl::OkStatus();
 }
 
-std::string BatchSpool::PathOf(const std::string& job, int64_t batch) const {
-  const std::string without_sums = JoinPath(FolderOf(job), absl::StrCat(batch, kBatchWithoutSums));
-  return files_.Exists(without_sums) ? without_sums : JoinPath(FolderOf(job), absl::StrCat(batch, kBatch));
+std::string BatchSpool::PathOf(const std::string& job, int64_t batch, absl::string_view suffix) const {
+  return JoinPath(FolderOf(job), absl::StrCat(batch, suffix));
 }
 
 absl::StatusOr<BatchSpool::Stream*> BatchSpool::Find(const std::string& job) {
@@ -143,6 +139,13 @@ absl::Status BatchSpool::WithoutLock(const std::string& job, const std::function
   return status;
 }
 
+// If both files of the batch exist, the one that readers prefer is removed last.
+absl::Status BatchSpool::RemoveBatch(const std::string& job, int64_t batch) {
+  const std::string without_sums = PathOf(job, batch, kBatchWithoutSums);
+  if (files_.Exists(without_sums)) XLAD_RETURN_IF_ERROR(files_.Remove(without_sums));
+  return files_.Remove(PathOf(job, batch, kBatch));
+}
+
 absl::Status BatchSpool::RemoveUnneeded(const std::string& job, std::unique_lock<std::mutex>* lock) {
   while (holds_ == 0) {
     const auto before = streams_.find(job);
@@ -150,7 +153,7 @@ absl::Status BatchSpool::RemoveUnneeded(const std::string& job, std::unique_lock
     const Stream& stream = before->second;
     if (stream.on_disk.empty() || *stream.on_disk.begin() >= stream.first) break;
     const int64_t batch = *stream.on_disk.begin();
-    const absl::Status removed = WithoutLock(job, [&] { return files_.Remove(PathOf(job, batch)); }, lock);
+    const absl::Status removed = WithoutLock(job, [&] { return RemoveBatch(job, batch); }, lock);
     if (!removed.ok() && !absl::IsNotFound(removed)) return removed;
     const auto after = streams_.find(job);  // The job may have ended meanwhile.
     if (after != streams_.end()) after->second.on_disk.erase(batch);
@@ -242,7 +245,7 @@ absl::Status BatchSpool::Add(const std::string& job, int64_t batch, ObjectWriter
                                            stream->end >= 0 ? "none, because the data has ended"
                                                             : absl::StrCat("batch ", stream->next)));
   }
-  XLAD_RETURN_IF_ERROR(writer->Publish(PathOf(job, batch)));
+  XLAD_RETURN_IF_ERROR(writer->Publish(PathOf(job, batch, kBatch)));
   stream->on_disk.insert(batch);
   ++stream->next;
   stream->message_ns = clock_.NowNs();
@@ -288,9 +291,9 @@ absl::StatusOr<std::shared_ptr<RangeReader>> BatchSpool::Read(const std::string&
       return absl::UnavailableError(absl::StrCat("batch ", batch, " of job ", job, " has not arrived"));
     }
   }
-  const std::string path = PathOf(job, batch);
+  const std::string path = PathOf(job, batch, kBatch), without_sums = PathOf(job, batch, kBatchWithoutSums);
+  if (!files_.Exists(path) && files_.Exists(without_sums)) return OpenFileReader(files_, without_sums);
   XLAD_ASSIGN_OR_RETURN(auto file, OpenFileReader(files_, path));
-  if (absl::EndsWith(path, kBatchWithoutSums)) return file;
   return ReadWithTrailer(std::move(file), absl::StrCat("batch ", batch, " of job ", job));
 }
 

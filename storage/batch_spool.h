@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "base/clock.h"
 #include "base/file_system.h"
 #include "storage/object_writer.h"
@@ -97,7 +98,8 @@ class BatchSpool {
       : files_(files), clock_(clock), folder_(std::move(folder)), limits_(limits) {}
   absl::Status OpenJob(const std::string& job);
   std::string FolderOf(const std::string& job) const { return JoinPath(folder_, job); }
-  std::string PathOf(const std::string& job, int64_t batch) const;
+  std::string PathOf(const std::string& job, int64_t batch, absl::string_view suffix) const;
+  absl::Status RemoveBatch(const std::string& job, int64_t batch);
   absl::StatusOr<Stream*> Find(const std::string& job);  // Called with the lock held.
   absl::Status Add(const std::string& job, int64_t batch, ObjectWriter* writer);
   absl::Status RemoveUnneeded(const std::string& job, std::unique_lock<std::mutex>* lock);

@@ -273,6 +273,23 @@ TEST_F(BatchSpoolTest, ABatchOfAnEarlierVersionIsReadAndRemoved) {
   EXPECT_THAT(*files_.List("spool/job"), ElementsAre("5.batch"));
 }
 
+// A removal of the job may leave files if a backup is being made, and the job may then begin again.
+TEST_F(BatchSpoolTest, ABatchThatArrivesAgainReplacesThatOfAnEarlierVersion) {
+  ASSERT_TRUE(spool_->Keep("job", 0).ok());
+  ASSERT_TRUE(Send(0, "zero").ok());
+  ASSERT_TRUE(files_.WriteAtomically("spool/job/1.safetensors", "old").ok());
+  ASSERT_TRUE(Send(1, "new").ok());
+  EXPECT_THAT(*files_.List("spool/job"), ElementsAre("0.batch", "1.batch", "1.safetensors"));
+  for (int opening = 0; opening < 2; ++opening) {
+    EXPECT_EQ(Read(0), "zero");
+    EXPECT_EQ(Read(1), "new");
+    EXPECT_EQ(*spool_->Next("job"), 2);
+    Open();
+  }
+  ASSERT_TRUE(spool_->Keep("job", 2).ok());
+  EXPECT_THAT(*files_.List("spool/job"), IsEmpty());
+}
+
 TEST_F(BatchSpoolTest, ADamagedBatchIsNotRead) {
   ASSERT_TRUE(spool_->Keep("job", 0).ok());
   ASSERT_TRUE(Send(0, "the batch").ok());
