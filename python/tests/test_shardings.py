@@ -1,5 +1,6 @@
 """Shardings of arguments and results as users write them, without a cluster."""
 
+import collections
 import dataclasses
 import itertools
 import json
@@ -52,6 +53,21 @@ class OnlyArrays:
             raise TypeError(f"found {self.value!r}, expected an array")
 
 
+class NamedArrays(collections.namedtuple("NamedArrays", ["value"])):
+    """A named tuple that checks its field."""
+
+    def __new__(cls, value):
+        return super().__new__(cls, OnlyArrays(value).value)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class ArraysWithFields(OnlyArrays):
+    """A tree with the attribute of a named tuple."""
+
+    _fields = ("value",)
+
+
 def spread(entry, tree):
     return shardings.spread(AXES, entry, tree, program.leaf_names(tree, "x"), "in_shardings[0]")
 
@@ -90,12 +106,17 @@ class Trees(unittest.TestCase):
         self.assertEqual(spread({"layers": by_name, "n": P()}, self.tree), [None, P("tp"), None, P()])
 
     def test_classes_that_accept_only_arrays(self):
-        state = {"scale": OnlyArrays(np.ones(6, np.float32)), "w": np.ones((6, 2), np.float32)}
-        batch = OnlyArrays(np.ones((4, 6), np.float32))
+        for kind in (OnlyArrays, NamedArrays, ArraysWithFields):
+            with self.subTest(kind.__name__):
+                self.export_classes(kind)
+
+    def export_classes(self, kind):
+        state = {"scale": kind(np.ones(6, np.float32)), "w": np.ones((6, 2), np.float32)}
+        batch = kind(np.ones((4, 6), np.float32))
 
         def step(state, batch):
             loss = jnp.sum((batch.value * state["scale"].value) @ state["w"])
-            return {"scale": OnlyArrays(state["scale"].value * 2), "w": state["w"]}, loss
+            return {"scale": kind(state["scale"].value * 2), "w": state["w"]}, loss
 
         for split in (lambda name: P("dp") if name == "scale.value" else P(), {"scale": P("dp"), "w": None}):
             with tempfile.TemporaryDirectory() as where:

@@ -51,6 +51,6 @@ def plain(tree: Tree) -> Tree:
     if tree is None or jax.tree_util.treedef_is_leaf(treedef):
         return tree
     parts = [plain(child) for _, child in children]
-    if type(tree) in (dict, list, tuple, collections.OrderedDict, collections.defaultdict) or hasattr(tree, "_fields"):
+    if type(tree) in (dict, list, tuple, collections.OrderedDict, collections.defaultdict):
         return jax.tree_util.tree_unflatten(treedef, parts)
     return _Node(tuple(path[0] for path, _ in children), parts)
