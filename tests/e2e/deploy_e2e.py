@@ -366,6 +366,26 @@ class Slurm(unittest.TestCase):
                     self.assertIn("all workers were stopped", text)
                     self.assertEqual(self.asked_to_be_requeued(where), state == "RUNNING", text)
 
+    def test_the_batch_script_without_a_job_is_requeued_if_it_has_open_jobs(self):
+        """The job waits for more devices than the workers have, so no worker has a task. After SIGTERM to the script,
+        it only counts if the missing worker would have its devices."""
+        to_workers = lambda batch: self.kill(batch, b"worker", signal.SIGTERM)
+        to_script = lambda batch: batch.send_signal(signal.SIGTERM)
+        for stop, has_job, nodes, code in ((to_workers, True, "2", 75), (to_workers, False, "2", 0),
+                                           (to_script, True, "3", 75), (to_script, True, "2", 0)):
+            with self.subTest(has_job=has_job, nodes=nodes), folder() as where:
+                def act(batch, said, stop=stop, has_job=has_job, where=where):
+                    for rank in range(2):
+                        wait_for(lambda rank=rank: said(f'worker registered","worker":"slurm-4711-{rank}"'), "workers")
+                    if has_job:
+                        join = ("--join", where / "data/config/xlad/join")
+                        job = xlad("submit", OWN_EXAMPLES / "spiral_mlp", "--mesh", "dp=8", *join)[1].split()[0]
+                        wait_for(lambda: "waits for 8 devices, the workers have 4" in xlad("why", job, *join)[1], job)
+                    stop(batch)
+
+                found, text = self.exit_code(where, act=act, SLURM_JOB_NUM_NODES=nodes)
+                self.assertEqual((found, self.asked_to_be_requeued(where)), (code, code == 75), text)
+
     def test_the_batch_script_trains_and_a_requeued_one_finds_the_job(self):
         with folder() as where:
             env = self.environment(where)
@@ -402,8 +422,10 @@ class Slurm(unittest.TestCase):
         """Slurm does so when it requeues the script."""
         def stop_tasks(batch, said):
             wait_for(lambda: said("checkpoint of step"), "a checkpoint")
-            for _ in range(2):
-                self.kill(batch, b"-c", signal.SIGTERM)
+            self.kill(batch, b"-c", signal.SIGTERM)
+            # A process gets signals that are sent faster than it handles them only once.
+            wait_for(lambda: said("worker drains"), "a worker to begin to stop")
+            self.kill(batch, b"-c", signal.SIGTERM)
 
         with folder() as where:
             code, text = self.exit_code(where, OWN_EXAMPLES / "spiral_mlp", "--mesh", "dp=4", "--steps", "1000000",
