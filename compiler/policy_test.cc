@@ -198,6 +198,32 @@ TEST(Policy, SchedulesAreReadChangedAndUsed) {
   EXPECT_EQ(found, 1);
 }
 
+TEST(Policy, SchedulesOfProductsAreReadChangedAndUsed) {
+  const std::string text = R"(HloModule m
+ENTRY e {
+  x = f64[64,64] parameter(0)
+  y = f64[64,64] parameter(1)
+  ROOT z = f64[64,64] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+)";
+  CompilePolicy policy;
+  const auto own = CompileWith(text, policy);
+  ASSERT_TRUE(own.ok()) << own.status();
+  ASSERT_EQ(own->steps.kernels.size(), 1u);
+  const ScheduledKernel& kernel = *own->steps.kernels[0].kernel;
+  const std::string schedule = ScheduleEntryText(kernel.kernel, kernel.schedule);
+  ASSERT_THAT(schedule, HasSubstr("split n 64\n"));
+  policy.set_kernel_schedules(absl::StrReplaceAll(schedule, {{"split n 64", "split n 40"}}) + "atom 4 32\n");
+  const auto changed = CompileWith(text, policy);
+  ASSERT_TRUE(changed.ok()) << changed.status();
+  const ProductBlocks& blocks = *changed->steps.kernels[0].kernel->blocks;
+  EXPECT_EQ(blocks.columns, 40);
+  EXPECT_EQ(blocks.atom_columns, 32);
+  policy.set_kernel_schedules(schedule + "atom 4 31\n");
+  EXPECT_THAT(std::string(CompileWith(text, policy).status().message()),
+              AllOf(HasSubstr("schedules: line 1: kernel "), HasSubstr("atom 4 31: expected powers of two")));
+}
+
 TEST(Policy, WrongSchedulesAreRefusedWithTheirLine) {
   CompilePolicy policy;
   const std::string own = OwnSchedules();

@@ -55,10 +55,14 @@ bool IsConvolutionWorthBlocks(const Instruction& conv) {
              kMinDepth;
 }
 
+// Nanoseconds for one product of a convolution that is computed for vectors of groups.
+constexpr double kNsOfVectorProduct = 0.1;
+
 double NsOfProduct(const Instruction& product) {
   const tensor::ElementType type = product.shape().type();
   const bool is_complex = tensor::IsComplex(type);
   const double flops = FlopsOf(product);
+  if (HasVectorsOfGroups(product)) return kNsOfVectorProduct * flops / (is_complex ? 8 : 2);
   if (!IsWorthBlocks(product)) return kNsOfScalar * flops / (is_complex ? 8 : 2);
   const bool is_wide = tensor::BitWidth(is_complex ? tensor::RealPartOf(type) : type) > 32;
   const bool is_convolution = product.opcode() == Opcode::kConvolution;
@@ -149,7 +153,8 @@ bool ReadsAll(const Instruction& root) {
 }  // namespace
 
 bool IsWorthBlocks(const Instruction& product) {
-  if (product.shape().elements() == 0) return false;
+  if (product.shape().elements() == 0 || product.operand(0)->shape().elements() == 0) return false;
+  if (HasVectorsOfGroups(product)) return false;
   return product.opcode() == Opcode::kConvolution ? IsConvolutionWorthBlocks(product) : IsDotWorthBlocks(product);
 }
 

@@ -80,6 +80,32 @@ TEST(KernelCost, LargeProductsCostTheTimeOfBlocks) {
   }
 }
 
+TEST(KernelCost, DepthwiseConvolutionsHaveVectorsOfGroups) {
+  const auto convolution = [](absl::string_view input, absl::string_view kernel, absl::string_view result,
+                              absl::string_view attributes) {
+    auto module = hlo::ParseText(absl::StrCat("HloModule m\nENTRY e {\n  x = f32[", input, "] parameter(0)\n  y = f32[",
+                                              kernel, "] parameter(1)\n  ROOT r = f32[", result,
+                                              "] convolution(x, y), ", attributes, "\n}\n"));
+    EXPECT_TRUE(module.ok()) << module.status();
+    return *std::move(module);
+  };
+  const auto depthwise = convolution("2,6,32", "3,1,32", "2,4,32",
+                                     "window={size=3}, dim_labels=b0f_0io->b0f, feature_group_count=32");
+  const auto gradient = convolution("2,6,32", "2,4,32", "3,1,32",
+                                    "window={size=4}, dim_labels=f0b_i0o->0bf, batch_group_count=32");
+  const auto channels_first = convolution("2,32,6", "32,1,3", "2,32,4",
+                                          "window={size=3}, dim_labels=bf0_oi0->bf0, feature_group_count=32");
+  const auto two_in_a_group = convolution("2,6,32", "3,2,32", "2,4,32",
+                                          "window={size=3}, dim_labels=b0f_0io->b0f, feature_group_count=16");
+  EXPECT_TRUE(HasVectorsOfGroups(*depthwise->entry()->root()));
+  EXPECT_TRUE(HasVectorsOfGroups(*gradient->entry()->root()));
+  EXPECT_FALSE(HasVectorsOfGroups(*channels_first->entry()->root()));
+  EXPECT_FALSE(HasVectorsOfGroups(*two_in_a_group->entry()->root()));
+  // At most as many elements of the input are counted as the result has.
+  const double products = 2 * 4 * 32 * 3, bytes = 4 * (2 * 4 * 32 + 3 * 32 + 2 * 4 * 32);
+  EXPECT_DOUBLE_EQ(EstimateNs(*depthwise->entry()->root()), 0.1 * products + 0.04 * bytes);
+}
+
 // Each row is multiplied with the matrix of its own group, however many groups there are.
 TEST(KernelCost, RaggedDotsDoNotCostMoreForMoreGroups) {
   for (const int64_t groups : {1, 8}) {

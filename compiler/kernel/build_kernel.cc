@@ -6,7 +6,9 @@
 #include "compiler/analysis/op_cost.h"
 #include "compiler/analysis/plain_reducer.h"
 #include "compiler/analysis/row_form.h"
+#include "compiler/kernel/gpu_target.h"
 #include "compiler/kernel/object_emitter.h"
+#include "compiler/kernel/product_schedule.h"
 #include "compiler/kernel/scalar_code.h"
 #include "compiler/kernel/schedule_tables.h"
 #include "tensor/small_float.h"
@@ -248,6 +250,7 @@ class KernelBuilder {
 }  // namespace
 
 std::optional<Kernel> BuildKernel(const Instruction& fusion) {
+  if (std::optional<Kernel> product = BuildProductKernel(fusion)) return product;
   std::optional<RowForm> form = RowFormOf(fusion);
   if (!form.has_value()) return std::nullopt;
   return KernelBuilder(fusion, *std::move(form)).Run();
@@ -256,6 +259,8 @@ std::optional<Kernel> BuildKernel(const Instruction& fusion) {
 std::shared_ptr<const ScheduledKernel> ScheduleFusion(const Instruction& fusion, int64_t wanted_tiles) {
   std::optional<Kernel> kernel = BuildKernel(fusion);
   if (!kernel.has_value()) return nullptr;
+  // GPUs do not compute products in these blocks.
+  if (wanted_tiles == kOneRowTiles && IsProductKernel(*kernel)) return nullptr;
   const absl::Status verified = VerifyKernel(*kernel);
   XLAD_CHECK(verified.ok()) << verified << "\n" << KernelText(*kernel);
   KernelSchedule schedule = DefaultSchedule(*kernel, wanted_tiles);

@@ -10,7 +10,8 @@ namespace xlad::compiler {
 
 // Returns the kernel of a fusion or a single instruction in row form (compiler/analysis/row_form.h). Returns nullopt
 // for any other instruction: its code is emitted without a kernel (compiler/codegen/llvm/loops.cc). The inputs of the
-// kernel are the operands, in order, and its outputs are the results.
+// kernel are the operands, in order, and its outputs are the results. Dots and convolutions that CPUs compute in blocks
+// also have kernels (compiler/kernel/product_schedule.h).
 //
 // Every reduction and every result is a statement. So is a row value that depends on a reduction, is not free to
 // compute and is read by a full value. A full value that several statements need is also a statement if recomputing it

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/kernel/product_schedule.h"
 
 namespace xlad::compiler {
 namespace {
@@ -73,6 +74,7 @@ std::vector<KernelSchedule> Splits(const ScheduledKernel& usual) {
 }  // namespace
 
 std::vector<KernelSchedule> CandidateSchedules(const ScheduledKernel& usual) {
+  if (IsProductKernel(usual.kernel)) return CandidateProductSchedules(usual);
   std::vector<KernelSchedule> candidates;
   for (const int64_t tile : Tiles(usual)) {
     for (KernelSchedule schedule : Splits(usual)) {

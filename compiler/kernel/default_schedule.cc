@@ -3,7 +3,7 @@
 
 #include "base/containers.h"
 #include "base/rounding.h"
-#include "compiler/kernel/kernel_schedule.h"
+#include "compiler/kernel/product_schedule.h"
 
 namespace xlad::compiler {
 namespace {
@@ -111,6 +111,7 @@ class Chooser {
 }  // namespace
 
 KernelSchedule DefaultSchedule(const Kernel& kernel, int64_t wanted_tiles) {
+  if (IsProductKernel(kernel)) return DefaultProductSchedule(kernel, wanted_tiles);
   return Chooser(kernel).Run(std::max<int64_t>(1, wanted_tiles));
 }
 

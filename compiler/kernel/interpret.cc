@@ -7,6 +7,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "base/counted.h"
 #include "compiler/analysis/plain_reducer.h"
+#include "compiler/kernel/interpret_product.h"
+#include "compiler/kernel/product_schedule.h"
 #include "hlo/eval/evaluate.h"
 #include "tensor/element_type.h"
 
@@ -170,6 +172,10 @@ class Interpreter {
 
   absl::Status Start(int s) {
     const Statement& statement = kernel_.statements[s];
+    if (statement.is_product) {
+      XLAD_ASSIGN_OR_RETURN(product_, ProductSums::Make(ProductOf(kernel_), memory_[0], memory_[1]));
+      return absl::OkStatus();
+    }
     if (statement.lanes == 1) {
       XLAD_ASSIGN_OR_RETURN(Scalars initial, Apply(statement.initial));
       accumulators_[s] = {std::move(initial)};
@@ -188,6 +194,10 @@ class Interpreter {
 
   absl::Status Compute(int s) {
     const Statement& statement = kernel_.statements[s];
+    if (statement.is_product) {
+      AddProduct();
+      return absl::OkStatus();
+    }
     XLAD_ASSIGN_OR_RETURN(const Scalars values, Apply(statement.value));
     if (!statement.is_reduction()) {
       Store(statement, values);
@@ -197,8 +207,25 @@ class Interpreter {
     return Combine(s, &accumulators_[s][lane], values);
   }
 
+  // Adds one product to its sum. Each element of an array is moved once for each iteration of the bound loops.
+  void AddProduct() {
+    const Dims at = Indices();
+    const ProductForm& form = product_->form();
+    product_->Add(at[0], at[1], at[2], at[3]);
+    const auto touch = [&](int array, int64_t place, int64_t* bytes) {
+      if (place >= 0 && Touch(array, place)) *bytes += BytesOf(kernel_.arrays[array].type);
+    };
+    touch(0, form.Lhs(at[0], at[1], at[3]), &run_.bytes_read);
+    touch(1, form.Rhs(at[0], at[2], at[3]), &run_.bytes_read);
+    touch(2, form.Result(at[0], at[1], at[2]), &run_.bytes_written);
+  }
+
   absl::Status Finish(int s) {
     const Statement& statement = kernel_.statements[s];
+    if (statement.is_product) {
+      XLAD_ASSIGN_OR_RETURN(memory_[2], product_->Result());
+      return absl::OkStatus();
+    }
     std::vector<Scalars>& lanes = accumulators_[s];
     for (size_t half = lanes.size() / 2; half > 0; half /= 2) {
       for (size_t i = 0; i < half; ++i) XLAD_RETURN_IF_ERROR(Combine(s, &lanes[i], lanes[i + half]));
@@ -218,6 +245,7 @@ class Interpreter {
   std::vector<int64_t> iterations_;                 // For each loop, the current iteration.
   std::vector<Array> memory_;                       // For each array, its contents.
   std::vector<std::vector<Scalars>> accumulators_;  // For each statement and lane, its partial results.
+  std::unique_ptr<ProductSums> product_;  // If the kernel is a product.
   absl::flat_hash_set<std::pair<int, int64_t>> cached_;
   KernelRun run_;
 };

@@ -4,6 +4,7 @@
 
 #include "absl/numeric/bits.h"
 #include "compiler/analysis/plain_reducer.h"
+#include "compiler/kernel/product_schedule.h"
 #include "hlo/analysis/leaves.h"
 
 namespace xlad::compiler {
@@ -56,6 +57,11 @@ class Verifier {
       : kernel_(kernel), sizes_(kernel.sizes()), is_written_(kernel.arrays.size(), false) {}
 
   absl::Status Run() {
+    const auto is_product = [](const Statement& statement) { return statement.is_product; };
+    if (std::any_of(kernel_.statements.begin(), kernel_.statements.end(), is_product)) {
+      if (kernel_.statements.size() == 1) return VerifyProduct(kernel_);
+      return absl::InvalidArgumentError("found a product and other statements, expected a product alone");
+    }
     for (const KernelDim& dim : kernel_.dims) {
       if (dim.size >= 1) continue;
       return absl::InvalidArgumentError(

@@ -15,6 +15,11 @@
 // order. Then lane i is combined with lane i + lanes/2, and so on by halves. Finally, the initial value is combined
 // with the result: combine(initial, total). If there is only one lane, it starts with the initial value instead.
 //
+// A product of matrices is also a statement, whose code is a dot or convolution of complete arrays. Its sums are in the
+// order of the depth. Its kernel has no other statement:
+//
+//   y[g,m,n] = product of x0 and x1, along k
+//
 // Such statements are used in the polyhedral model and in Halide's algorithms.
 #pragma once
 
@@ -69,6 +74,10 @@ struct Statement {
   // A power of two. More than one only if `combine` is a sum, product, maximum or minimum of f32 or f64, so that a lane
   // without elements can hold the neutral element.
   int64_t lanes = 1;
+  // If true, this is the only statement of its kernel: a product of matrices for each index of a first dimension. The
+  // root of its code is a dot or convolution of the complete arrays that it reads (compiler/kernel/product_schedule.h).
+  // The other rules above do not apply.
+  bool is_product = false;
 
   bool is_reduction() const { return combine != nullptr; }
   // All dimensions: `over`, then `along`.

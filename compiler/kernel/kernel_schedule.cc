@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_join.h"
 #include "base/rounding.h"
+#include "compiler/kernel/product_schedule.h"
 
 namespace xlad::compiler {
 namespace {
@@ -26,6 +27,7 @@ class Scheduler {
   }
 
   absl::StatusOr<ScheduledKernel> Run() {
+    if (schedule().atom != KernelSchedule::Tile()) return Wrong("atom", "the kernel is not a product of matrices");
     XLAD_RETURN_IF_ERROR(MakeLoops());
     XLAD_RETURN_IF_ERROR(OrderLoops());
     XLAD_RETURN_IF_ERROR(Mark(schedule().vectorize, "vectorize", &KernelLoop::vectorize));
@@ -306,6 +308,7 @@ class Scheduler {
 }  // namespace
 
 absl::StatusOr<ScheduledKernel> ApplySchedule(Kernel kernel, KernelSchedule schedule) {
+  if (IsProductKernel(kernel)) return ApplyProductSchedule(std::move(kernel), std::move(schedule));
   return Scheduler(std::move(kernel), std::move(schedule)).Run();
 }
 

@@ -12,11 +12,16 @@
 //   stage e r                temporary e holds the values of one iteration of r: a row, which stays in the cache
 //   vectorize c.i            compute several iterations at once, if the backend can
 //
+// The schedule of a product of matrices has `split`, `order`, `bind`, `stage`, `vectorize` and
+//
+//   atom 8 16                the sums of 8 rows and 16 columns are in registers (compiler/kernel/product_schedule.h)
+//
 // The primitives are those of Halide and TVM (split, reorder, bind, compute-at, vectorize, unroll, stage). They never
 // change results: ApplySchedule rejects a schedule in which a value would be read before it is written, or the elements
 // of a reduction's lane would be combined in another order.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,12 +40,17 @@ struct KernelSchedule {
     std::string what, loop;
     friend bool operator==(const Place&, const Place&) = default;
   };
+  struct Tile {
+    int64_t rows = 0, columns = 0;
+    friend bool operator==(const Tile&, const Tile&) = default;
+  };
   std::vector<Split> splits;       // At most one for each dimension.
   std::vector<std::string> order;  // Every loop exactly once, from the outermost to the innermost.
   std::vector<std::string> bind;   // The outermost loops, whose iterations are divided into tiles of `tile` iterations.
   int64_t tile = 0;
   std::vector<Place> at, stage;
   std::vector<std::string> vectorize, unroll;
+  Tile atom;  // For products. If its sizes are 0, the code generator chooses them.
 
   friend bool operator==(const KernelSchedule&, const KernelSchedule&) = default;
 };
@@ -72,6 +82,17 @@ struct StagedArray {
   std::vector<int64_t> factors;  // For each loop, the stride of its index in this memory, in elements.
 };
 
+// The schedule of a product of matrices, as its code generator reads it (compiler/kernel/product_schedule.h).
+struct ProductBlocks {
+  int64_t rows = 1, columns = 1, depth = 1;  // The sizes of blocks of m, n and k.
+  bool vectorizes_rows = false;              // Whether the lanes of vectors are rows, not columns.
+  bool packs_lhs = true, packs_rhs = true;
+  bool blocks_by_columns = false;            // Whether the loop over blocks of columns is outside of that of rows.
+  bool panels_by_rows = false;               // Whether the loop over panels of rows is outside of that of columns.
+  int64_t tile = 1;                          // The number of blocks in a tile.
+  int64_t atom_rows = 0, atom_columns = 0;   // The sums in registers; 0 if the code generator chooses them.
+};
+
 // A kernel with a valid schedule, as a loop nest. Backends lower it, and the interpreter runs it.
 struct ScheduledKernel {
   Kernel kernel;
@@ -81,6 +102,7 @@ struct ScheduledKernel {
   std::vector<StagedArray> staged;  // For each array. `elements` is 0 unless the array is staged.
   std::vector<int> bound;           // The loops that are divided into tiles.
   int64_t tiles = 1;
+  std::optional<ProductBlocks> blocks;  // If the kernel is a product.
 };
 
 // InvalidArgument, naming the primitive, if a primitive does not fit the kernel (for example, if it names a loop that

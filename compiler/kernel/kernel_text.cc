@@ -47,11 +47,10 @@ void AppendReads(const Kernel& kernel, const KernelCode& code, std::string* text
 }
 
 void AppendStatement(const Kernel& kernel, const Statement& statement, std::string* text) {
-  absl::StrAppend(text, statement.is_reduction() ? "reduce " : "map ", statement.name, " over",
-                  NamesOf(statement.over, kernel.dims));
-  if (statement.is_reduction()) {
-    absl::StrAppend(text, " along", NamesOf(statement.along, kernel.dims), " lanes ", statement.lanes);
-  }
+  absl::StrAppend(text, statement.is_product ? "product " : statement.is_reduction() ? "reduce " : "map ",
+                  statement.name, " over", NamesOf(statement.over, kernel.dims));
+  if (!statement.along.empty()) absl::StrAppend(text, " along", NamesOf(statement.along, kernel.dims));
+  if (statement.is_reduction()) absl::StrAppend(text, " lanes ", statement.lanes);
   absl::StrAppend(text, " writes");
   for (const int result : statement.results) absl::StrAppend(text, " ", kernel.arrays[result].name);
   absl::StrAppend(text, " at ", AffineText(statement.at, kernel.dims), "\n");
@@ -101,7 +100,7 @@ class KernelParser {
       words = lines_.Words();
       if (words[0] == "dim") {
         XLAD_RETURN_IF_ERROR(ParseDim(words));
-      } else if (words[0] == "map" || words[0] == "reduce") {
+      } else if (words[0] == "map" || words[0] == "reduce" || words[0] == "product") {
         XLAD_RETURN_IF_ERROR(ParseStatement(words));
       } else {
         XLAD_RETURN_IF_ERROR(ParseArray(words));
@@ -126,7 +125,7 @@ class KernelParser {
     KernelArray array;
     const auto* const role = std::find(std::begin(kRoles), std::end(kRoles), words[0]);
     if (role == std::end(kRoles) || words.size() != 4 || !absl::SimpleAtoi(words[3], &array.elements)) {
-      return lines_.Wrong("dim, input, output or temporary NAME TYPE ELEMENTS, map or reduce");
+      return lines_.Wrong("dim, input, output or temporary NAME TYPE ELEMENTS, map, reduce or product");
     }
     const auto type = tensor::ParseElementType(words[2]);
     if (!type.has_value()) return lines_.Wrong("an element type such as f32");
@@ -141,6 +140,7 @@ class KernelParser {
   absl::Status ParseStatement(const std::vector<std::string>& words) {
     Statement statement;
     const bool reduces = words[0] == "reduce";
+    statement.is_product = words[0] == "product";
     const char* form = "map NAME over DIMS writes ARRAYS at POSITION, or reduce NAME over DIMS along DIMS lanes N ...";
     if (words.size() < 2) return lines_.Wrong(form);
     statement.name = words[1];
@@ -264,12 +264,15 @@ absl::Status ParsePrimitive(const std::vector<std::string>& words, const Lines& 
   } else if (words[0] == "bind" && rest.size() >= 2 && absl::SimpleAtoi(rest.back(), &number)) {
     schedule->bind.assign(rest.begin(), rest.end() - 1);
     schedule->tile = number;
+  } else if (words[0] == "atom" && rest.size() == 2 && absl::SimpleAtoi(rest[0], &schedule->atom.rows) &&
+             absl::SimpleAtoi(rest[1], &schedule->atom.columns)) {
+    if (schedule->atom == KernelSchedule::Tile()) return lines.Wrong("an atom with positive sizes");
   } else if ((words[0] == "at" || words[0] == "stage") && rest.size() == 2) {
     (words[0] == "at" ? schedule->at : schedule->stage).push_back({rest[0], rest[1]});
   } else {
     return lines.Wrong(
-        "split DIM FACTOR, order LOOPS, bind LOOPS ITERATIONS, at STATEMENT LOOP, stage ARRAY LOOP, vectorize LOOP or "
-        "unroll LOOP");
+        "split DIM FACTOR, order LOOPS, bind LOOPS ITERATIONS, at STATEMENT LOOP, stage ARRAY LOOP, vectorize "
+        "LOOP, unroll LOOP or atom ROWS COLUMNS");
   }
   return absl::OkStatus();
 }
@@ -313,6 +316,9 @@ std::string ScheduleText(const KernelSchedule& schedule) {
   }
   for (const std::string& loop : schedule.vectorize) absl::StrAppend(&text, "vectorize ", loop, "\n");
   for (const std::string& loop : schedule.unroll) absl::StrAppend(&text, "unroll ", loop, "\n");
+  if (schedule.atom != KernelSchedule::Tile()) {
+    absl::StrAppend(&text, "atom ", schedule.atom.rows, " ", schedule.atom.columns, "\n");
+  }
   return text;
 }
 

@@ -5,10 +5,8 @@
 #include "base/status.h"
 
 namespace xlad::compiler {
-namespace {
 
-// A copy without the name and the metadata, which only messages need, so that equal code has equal text.
-std::unique_ptr<Instruction> Bare(const Instruction& instruction) {
+std::unique_ptr<Instruction> BareCopy(const Instruction& instruction) {
   std::unique_ptr<Instruction> copy = instruction.CloneWithoutOperands();
   copy->set_name("v");
   copy->set_metadata(nullptr);
@@ -16,8 +14,6 @@ std::unique_ptr<Instruction> Bare(const Instruction& instruction) {
   copy->set_sharding(nullptr);
   return copy;
 }
-
-}  // namespace
 
 ScalarCode::ScalarCode(const Dims& loops, Places places)
     : loops_(loops), places_(std::move(places)), module_(std::make_shared<Module>("code")) {
@@ -53,7 +49,7 @@ Instruction* ScalarCode::Convert(Instruction* element, ElementType type) {
 Instruction* ScalarCode::Compute(const Instruction& value, const Affine& at) {
   switch (value.opcode()) {
     case Opcode::kConstant: {
-      std::unique_ptr<Instruction> constant = Bare(value);
+      std::unique_ptr<Instruction> constant = BareCopy(value);
       tensor::Array scalar(tensor::Shape{value.shape().type(), {}});
       const tensor::Array& array = value.literal()->array;
       if (!array.bytes().empty()) std::memcpy(scalar.bytes().data(), array.bytes().data(), scalar.bytes().size());
@@ -85,7 +81,7 @@ Instruction* ScalarCode::Compute(const Instruction& value, const Affine& at) {
     XLAD_CHECK(position.has_value()) << value.ToString();
     operands.push_back(Value(*value.operand(k), *position));
   }
-  std::unique_ptr<Instruction> scalar = Bare(value);
+  std::unique_ptr<Instruction> scalar = BareCopy(value);
   scalar->mutable_shape() = Shape(value.shape().type(), {});
   return entry_->Add(std::move(scalar), operands);
 }

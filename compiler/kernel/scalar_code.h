@@ -9,6 +9,9 @@
 
 namespace xlad::compiler {
 
+// A copy without operands, name and metadata, which only messages need, so that equal code has equal text.
+std::unique_ptr<Instruction> BareCopy(const Instruction& instruction);
+
 class ScalarCode {
  public:
   // Returns the array that holds the element at `at` of a value, or nullopt if the element must be computed.

@@ -95,20 +95,15 @@ void EmitBlockedDot(KernelContext& kernel, const Instruction& dot) {
   const FreeDimensions free = FreeDimensionsOf(dot);
   const DotOperand rhs(&kernel.elements(), dot, 1, free.rhs, 1);
   const DotOperand lhs(&kernel.elements(), dot, 0, free.lhs, rhs.lines());
-  BlockedProduct product(&kernel, dot,
-                         {lhs.lines(), rhs.lines(), static_cast<int64_t>(hlo::ContractedElements(dot))});
-  const size_t batch = dot.attributes().dot->lhs_batch.size();
   const Dims& dims = dot.shape().dims();
-  Dims pieces(dims.begin(), dims.begin() + batch);
-  pieces.push_back(product.row_blocks());
-  pieces.push_back(product.column_blocks());
-  kernel.Divide(TileRows(pieces, kernel.wanted_tiles()));
-  ForPositions(ir, kernel.range(), pieces, [&](const Index& position) {
-    Values at = DimsOf(ir, position, pieces), out(dims.size(), ir.I64(0));
-    std::copy(at.begin(), at.begin() + batch, out.begin());
+  const Dims batch(dims.begin(), dims.begin() + std::ssize(dot.attributes().dot->lhs_batch));
+  BlockedProduct product(&kernel, dot, {tensor::Product(batch), lhs.lines(), rhs.lines(),
+                                        static_cast<int64_t>(hlo::ContractedElements(dot))});
+  product.ForBlocks(batch, [&](const Values& at, const LineRange& rows, const LineRange& columns) {
+    Values out(dims.size(), ir.I64(0));
+    std::copy(at.begin(), at.end(), out.begin());
     const DotIndices outer = PlaceOfDot(dot, out);
-    product.Emit({lhs.At(outer.lhs, LinearOf(ir, Index::Of(out), dims)), rhs.At(outer.rhs, ir.I64(0)),
-                  product.RowsOf(at[batch]), product.ColumnsOf(at[batch + 1])});
+    product.Emit({lhs.At(outer.lhs, LinearOf(ir, Index::Of(out), dims)), rhs.At(outer.rhs, ir.I64(0)), rows, columns});
   });
 }
 

@@ -8,7 +8,9 @@
 #include <bit>
 
 #include "base/rounding.h"
+#include "compiler/analysis/product_form.h"
 #include "compiler/codegen/llvm/tile_mover.h"
+#include "compiler/kernel/product_schedule.h"
 
 namespace xlad::compiler {
 namespace {
@@ -18,27 +20,8 @@ using hlo::Instruction;
 // The sums of 8 rows and 2 vectors of columns are held in 16 registers, which is half of the registers of AVX-512.
 // Other targets have half as many registers.
 constexpr int64_t kRowsInRegisters = 8, kVectorsInRegisters = 2, kMinLanes = 4;
-// A chunk of a panel of columns should stay in the first-level cache while it is multiplied with all rows.
-constexpr int64_t kChunk = 64;
-constexpr int64_t kMaxRows = 128, kMinRows = 32;
-constexpr int64_t kBytesOfColumns = 512;  // The bytes of the sums of a row of a block.
-// Blocks have fewer rows if there would otherwise be fewer tiles.
-constexpr int64_t kEnoughTiles = 32;
 // A block is code of about this many loop bodies, so loops around it are not unrolled.
 constexpr int64_t kCopies = 64;
-
-bool FitsIn16Bits(ElementType type) {
-  return tensor::IsInteger(type) && tensor::BitWidth(type) <= (tensor::IsSigned(type) ? 16 : 15);
-}
-
-// Whether sums of products of s16 are exact: modulo 2^16, or because the operands have few bits.
-bool CanPair(const Instruction& product) {
-  const ElementType type = product.shape().type();
-  if (!tensor::IsInteger(type)) return false;
-  if (tensor::BitWidth(type) <= 16) return true;
-  return tensor::BitWidth(type) == 32 && FitsIn16Bits(product.operand(0)->shape().type()) &&
-         FitsIn16Bits(product.operand(1)->shape().type());
-}
 
 // The side of the tiles that are transposed. It divides the width of every panel and the size of every chunk.
 constexpr int64_t kMaxSide = 16;
@@ -76,7 +59,7 @@ ProductArithmetic::ProductArithmetic(Ir& ir, const Instruction& product)
   packed = sum = RegisterType(ir.context(), tensor::IsComplex(factor) ? tensor::RealPartOf(factor) : factor);
   parts = tensor::IsComplex(factor) ? 2 : 1;
   if (factor == ElementType::kPred) packed = sum = ir.b.getInt8Ty();
-  if (CanPair(product)) {
+  if (MultipliesPairs(product)) {
     packed = ir.b.getInt16Ty();
     sum = ir.b.getInt32Ty();
     step = 2;
@@ -86,40 +69,71 @@ ProductArithmetic::ProductArithmetic(Ir& ir, const Instruction& product)
 
 BlockedProduct::BlockedProduct(KernelContext* kernel, const Instruction& product, const MatrixSizes& sizes)
     : kernel_(*kernel), ir_(kernel->ir()), product_(product), arithmetic_(ir_, product) {
-  ChooseSizes(sizes);
+  const ProductSizes own = {sizes.groups, sizes.lhs_lines, sizes.rhs_lines, sizes.depth, product.shape().type(),
+                            arithmetic_.step == 2, sizes.has_groups};
+  blocks_ = kernel_.blocks() != nullptr ? *kernel_.blocks() : DefaultBlocks(own, kernel_.wanted_tiles());
+  SetSizes(sizes);
   for (Panels* panels : {&rows_, &columns_}) {
-    panels->memory = ir_.Slot(arithmetic_.packed, PanelElements(*panels) * (panels->block / panels->width));
+    if (!panels->is_packed) continue;
+    panels->memory = ir_.Slot(arithmetic_.packed, PanelElements(*panels) * (panels->padded / panels->width));
   }
-  sums_ = ir_.Slot(arithmetic_.sum, arithmetic_.parts * rows_.block * columns_.block);
+  sums_ = ir_.Slot(arithmetic_.sum, arithmetic_.parts * rows_.padded * columns_.padded);
   // The staged lines of an odd depth end with a zero.
-  staged_ = ir_.Slot(arithmetic_.packed, arithmetic_.parts * std::max(rows_.width, columns_.width) * chunk_ + 1);
+  const int64_t widest = std::max(rows_.is_packed ? rows_.width : 1, columns_.width);
+  staged_ = ir_.Slot(arithmetic_.packed, arithmetic_.parts * widest * chunk_memory_ + 1);
   // The stack frame is large. If kernels were inlined into a native program, the frames of all its dots would add up.
   ir_.function()->addFnAttr(llvm::Attribute::NoInline);
 }
 
-void BlockedProduct::ChooseSizes(const MatrixSizes& sizes) {
+void BlockedProduct::SetSizes(const MatrixSizes& sizes) {
+  const bool by_rows = blocks_.vectorizes_rows;
+  rows_.is_lhs = !by_rows;
+  columns_.is_lhs = by_rows;
+  rows_.is_packed = by_rows ? blocks_.packs_rhs : blocks_.packs_lhs;
+  for (Panels* panels : {&rows_, &columns_}) {
+    panels->lines = panels->is_lhs ? sizes.lhs_lines : sizes.rhs_lines;
+    panels->block = panels->is_lhs ? blocks_.rows : blocks_.columns;
+  }
   const int64_t full_lanes = std::max<int64_t>(1, kernel_.vector_bytes() / arithmetic_.sum_bytes);
-  swapped_ = !sizes.has_groups && sizes.rhs_lines < full_lanes && sizes.lhs_lines > sizes.rhs_lines;
-  rows_.is_lhs = !swapped_;
-  columns_.is_lhs = swapped_;
-  const int64_t rows = rows_.lines = swapped_ ? sizes.rhs_lines : sizes.lhs_lines;
-  const int64_t columns = columns_.lines = swapped_ ? sizes.lhs_lines : sizes.rhs_lines;
-  const auto padded = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(columns, kMinLanes))));
-  lanes_ = std::min(full_lanes, padded);
-  columns_.width = lanes_ * (columns > lanes_ ? kVectorsInRegisters : 1);
-  columns_.block = std::min(RoundUp(kBytesOfColumns / arithmetic_.sum_bytes, columns_.width),
-                            RoundUp(columns, columns_.width));
-  const int64_t in_registers = kRowsInRegisters / arithmetic_.parts / (kernel_.vector_bytes() < 64 ? 2 : 1);
-  rows_.width = RowsInPanel(rows, in_registers);
-  const int64_t outer = product_.shape().elements() / (rows * columns) * BlocksOf(columns_);
-  const int64_t enough = std::min(kernel_.wanted_tiles(), kEnoughTiles);
-  int64_t most = std::min(kMaxRows / arithmetic_.parts, rows);
-  while (most > kMinRows && outer * CeilDiv(rows, most) < enough) most /= 2;
-  rows_.block = RoundUp(CeilDiv(rows, CeilDiv(rows, most)), rows_.width);
-  rows_.complete = !sizes.has_groups && rows % rows_.width == 0;
-  columns_.complete = columns % columns_.width == 0;
+  if (blocks_.atom_rows > 0) {
+    columns_.width = by_rows ? blocks_.atom_rows : blocks_.atom_columns;
+    rows_.width = by_rows ? blocks_.atom_columns : blocks_.atom_rows;
+    lanes_ = std::min(full_lanes, columns_.width);
+  } else {
+    const auto lines = static_cast<uint64_t>(std::max(columns_.lines, kMinLanes));
+    lanes_ = std::min(full_lanes, static_cast<int64_t>(std::bit_ceil(lines)));
+    columns_.width = lanes_ * (columns_.lines > lanes_ ? kVectorsInRegisters : 1);
+    const int64_t in_registers = kRowsInRegisters / arithmetic_.parts / (kernel_.vector_bytes() < 64 ? 2 : 1);
+    rows_.width = RowsInPanel(rows_.lines, in_registers);
+  }
+  for (Panels* panels : {&rows_, &columns_}) {
+    panels->padded = RoundUp(panels->block, panels->width);
+    panels->complete = panels->lines % panels->width == 0 &&
+                       (panels->block % panels->width == 0 || panels->block >= panels->lines);
+  }
+  if (sizes.has_groups) rows_.complete = false;
   depth_ = sizes.depth;
-  chunk_ = RoundUp(depth_ <= kChunk * 3 / 2 ? std::max<int64_t>(depth_, 1) : kChunk, arithmetic_.step * kMaxSide);
+  chunk_ = blocks_.depth;
+  chunk_memory_ = RoundUp(chunk_, arithmetic_.step * kMaxSide);
+}
+
+void BlockedProduct::ForBlocks(
+    const tensor::Dims& loops,
+    const std::function<void(const Values& outer, const LineRange& rows, const LineRange& columns)>& body) {
+  const bool by_columns = blocks_.blocks_by_columns;
+  tensor::Dims pieces = loops;
+  pieces.push_back(by_columns ? column_blocks() : row_blocks());
+  pieces.push_back(by_columns ? row_blocks() : column_blocks());
+  const int64_t positions = tensor::Product(pieces);
+  kernel_.Divide({positions, positions, std::min(blocks_.tile, positions), 1});
+  ForPositions(ir_, kernel_.range(), pieces, [&](const Index& position) {
+    Values at = DimsOf(ir_, position, pieces);
+    llvm::Value* const inner = at.back();
+    at.pop_back();
+    llvm::Value* const outer = at.back();
+    at.pop_back();
+    body(at, RowsOf(by_columns ? inner : outer), ColumnsOf(by_columns ? outer : inner));
+  });
 }
 
 int64_t BlockedProduct::BlocksOf(const Panels& panels) const { return CeilDiv(panels.lines, panels.block); }
@@ -139,10 +153,12 @@ void BlockedProduct::Emit(const Block& block) {
   if (!from_zero) Clear(row_panels);
   ForChunks(block, [&](const Chunk& chunk) {
     Pack(block, columns_, chunk);
-    Pack(block, rows_, chunk);
-    ir_.RangeLoop(ir_.I64(0), column_panels, [&](llvm::Value* column_panel) {
-      ir_.RangeLoop(ir_.I64(0), row_panels,
-                    [&](llvm::Value* row_panel) { Multiply({row_panel, column_panel, chunk.steps, from_zero}); });
+    if (rows_.is_packed) Pack(block, rows_, chunk);
+    const bool rows_outside = rows_.is_lhs == blocks_.panels_by_rows;
+    ir_.RangeLoop(ir_.I64(0), rows_outside ? row_panels : column_panels, [&](llvm::Value* outer) {
+      ir_.RangeLoop(ir_.I64(0), rows_outside ? column_panels : row_panels, [&](llvm::Value* inner) {
+        Multiply(block, chunk, {rows_outside ? outer : inner, rows_outside ? inner : outer, from_zero});
+      });
     });
   });
   Write(block);
@@ -234,15 +250,15 @@ void BlockedProduct::PackByDepth(const ProductMatrix& matrix, const Panels& pane
   ir_.RangeLoop(ir_.I64(0), ir_.I64(width), [&](llvm::Value* lane) {
     llvm::Value* line = ir_.Add(panel.first, lane);
     if (panel.last != nullptr) line = Smaller(ir_, line, panel.last);
-    llvm::Value* to = ir_.Address(packed, staged_, ir_.Mul(lane, chunk_));
+    llvm::Value* to = ir_.Address(packed, staged_, ir_.Mul(lane, chunk_memory_));
     ir_.RangeLoop(ir_.I64(0), count, [&](llvm::Value* number) {
       llvm::Value* value = matrix.element(line, ir_.Add(chunk.begin, number));
-      StorePacked(ir_.Address(packed, to, number), width * chunk_, value, nullptr);
+      StorePacked(ir_.Address(packed, to, number), width * chunk_memory_, value, nullptr);
     });
     if (step == 2) b.CreateStore(llvm::Constant::getNullValue(packed), ir_.Address(packed, to, count));
   });
   const int64_t bytes = step * static_cast<int64_t>(packed->getPrimitiveSizeInBits().getFixedValue() / 8);
-  const int64_t side = SideOf(width, bytes), chunk_steps = chunk_ / step;
+  const int64_t side = SideOf(width, bytes), chunk_steps = chunk_memory_ / step;
   TileMover tile(&ir_, bytes, side);
   llvm::Value* pieces = ir_.Div(ir_.Add(chunk.steps, ir_.I64(side - 1)), side);
   ir_.RangeLoop(ir_.I64(0), pieces, [&](llvm::Value* piece) {
@@ -282,7 +298,7 @@ llvm::Align BlockedProduct::VectorAlign() const {
 }
 
 llvm::Value* BlockedProduct::SumAddress(int64_t part, llvm::Value* row, llvm::Value* column) {
-  llvm::Value* at = ir_.Add(ir_.Mul(ir_.Add(row, ir_.I64(part * rows_.block)), columns_.block), column);
+  llvm::Value* at = ir_.Add(ir_.Mul(ir_.Add(row, ir_.I64(part * rows_.padded)), columns_.padded), column);
   return ir_.Address(arithmetic_.sum, sums_, at);
 }
 
@@ -290,19 +306,18 @@ void BlockedProduct::Clear(llvm::Value* row_panels) {
   llvm::Value* zero = llvm::Constant::getNullValue(SumVector());
   for (int64_t part = 0; part < arithmetic_.parts; ++part) {
     ir_.RangeLoop(ir_.I64(0), ir_.Mul(row_panels, rows_.width), [&](llvm::Value* row) {
-      ir_.RangeLoop(ir_.I64(0), ir_.I64(columns_.block / lanes_), [&](llvm::Value* vector) {
+      ir_.RangeLoop(ir_.I64(0), ir_.I64(columns_.padded / lanes_), [&](llvm::Value* vector) {
         ir_.b.CreateAlignedStore(zero, SumAddress(part, row, ir_.Mul(vector, lanes_)), VectorAlign());
       });
     });
   }
 }
 
-void BlockedProduct::Multiply(const PanelPair& pair) {
+void BlockedProduct::Multiply(const Block& block, const Chunk& chunk, const PanelPair& pair) {
   const int64_t parts = arithmetic_.parts, step = arithmetic_.step, vectors = columns_.width / lanes_;
   IrBuilder& b = ir_.b;
   llvm::Type* packed = arithmetic_.packed;
   llvm::Type* vector = SumVector();
-  llvm::Value* left = ir_.Address(packed, rows_.memory, ir_.Mul(pair.row_panel, PanelElements(rows_)));
   llvm::Value* right = ir_.Address(packed, columns_.memory, ir_.Mul(pair.column_panel, PanelElements(columns_)));
   Values sums, addresses;
   for (int64_t row = 0; row < rows_.width; ++row) {
@@ -318,7 +333,7 @@ void BlockedProduct::Multiply(const PanelPair& pair) {
     }
   }
   llvm::Type* packed_vector = llvm::FixedVectorType::get(packed, static_cast<unsigned>(lanes_ * step));
-  ir_.RangeLoop(ir_.I64(0), pair.steps, [&](llvm::Value* number) {
+  ir_.RangeLoop(ir_.I64(0), chunk.steps, [&](llvm::Value* number) {
     Values factors;
     for (int64_t i = 0; i < parts * vectors; ++i) {
       const int64_t at = (i % parts * columns_.width + i / parts * lanes_) * step;
@@ -326,12 +341,7 @@ void BlockedProduct::Multiply(const PanelPair& pair) {
       factors.push_back(b.CreateAlignedLoad(packed_vector, ir_.Address(packed, right, from), VectorAlign()));
     }
     for (int64_t row = 0; row < rows_.width; ++row) {
-      Values x;
-      for (int64_t part = 0; part < parts; ++part) {
-        const int64_t at = (part * rows_.width + row) * step;
-        llvm::Value* from = ir_.Add(ir_.Mul(number, parts * rows_.width * step), ir_.I64(at));
-        x.push_back(Repeated(ir_.Address(packed, left, from)));
-      }
+      const Values x = RowFactors(block, chunk, pair.row_panel, number, row);
       for (int64_t v = 0; v < vectors; ++v) {
         const size_t first = static_cast<size_t>((row * vectors + v) * parts), y = static_cast<size_t>(v * parts);
         AddProducts({&sums[first], static_cast<size_t>(parts)}, x, {&factors[y], static_cast<size_t>(parts)});
@@ -341,6 +351,32 @@ void BlockedProduct::Multiply(const PanelPair& pair) {
   for (size_t i = 0; i < sums.size(); ++i) {
     b.CreateAlignedStore(b.CreateLoad(vector, sums[i]), addresses[i], VectorAlign());
   }
+}
+
+// The factors of a row in step `number` of a chunk, as vectors of copies. There is one of them for each part.
+Values BlockedProduct::RowFactors(const Block& block, const Chunk& chunk, llvm::Value* row_panel, llvm::Value* number,
+                                  int64_t row) {
+  IrBuilder& b = ir_.b;
+  const int64_t parts = arithmetic_.parts, step = arithmetic_.step;
+  Values factors;
+  if (rows_.is_packed) {
+    llvm::Value* panel = ir_.Address(arithmetic_.packed, rows_.memory, ir_.Mul(row_panel, PanelElements(rows_)));
+    for (int64_t part = 0; part < parts; ++part) {
+      const int64_t at = (part * rows_.width + row) * step;
+      llvm::Value* from = ir_.Add(ir_.Mul(number, parts * rows_.width * step), ir_.I64(at));
+      factors.push_back(Repeated(ir_.Address(arithmetic_.packed, panel, from)));
+    }
+    return factors;
+  }
+  const LineRange& lines = LinesIn(block, rows_);
+  llvm::Value* line = ir_.Add(lines.begin, ir_.Add(ir_.Mul(row_panel, rows_.width), ir_.I64(row)));
+  if (!rows_.complete) line = Smaller(ir_, line, b.CreateSub(lines.end, ir_.I64(1)));
+  llvm::Value* value = MatrixOf(block, rows_).element(line, ir_.Add(chunk.begin, number));
+  factors = {value};
+  if (parts == 2) factors = {Real(b, value), Imag(b, value)};
+  if (arithmetic_.factor == ElementType::kPred) factors[0] = b.CreateZExt(value, arithmetic_.packed);
+  for (llvm::Value*& factor : factors) factor = b.CreateVectorSplat(static_cast<unsigned>(lanes_), factor);
+  return factors;
 }
 
 // A vector of copies of the packed elements of one step.
@@ -374,24 +410,25 @@ void BlockedProduct::AddProducts(llvm::ArrayRef<llvm::Value*> sums, const Values
   if (arithmetic_.parts == 1) return;
   add(0, b.CreateFNeg(x[1]), y[1]);
   // The first of these products has the real part of lhs.
-  add(1, x[swapped_ ? 1 : 0], y[swapped_ ? 0 : 1]);
-  add(1, x[swapped_ ? 0 : 1], y[swapped_ ? 1 : 0]);
+  add(1, x[rows_.is_lhs ? 0 : 1], y[rows_.is_lhs ? 1 : 0]);
+  add(1, x[rows_.is_lhs ? 1 : 0], y[rows_.is_lhs ? 0 : 1]);
 }
 
 void BlockedProduct::Write(const Block& block) {
   IrBuilder& b = ir_.b;
   const ElementType type = product_.shape().type();
   const ProductMatrix &rows = MatrixOf(block, rows_), &columns = MatrixOf(block, columns_);
-  ir_.RangeLoop(ir_.I64(0), b.CreateSub(block.rows.end, block.rows.begin), [&](llvm::Value* row) {
-    llvm::Value* in_row = rows.place(ir_.Add(block.rows.begin, row));
-    ir_.RangeLoop(ir_.I64(0), b.CreateSub(block.columns.end, block.columns.begin), [&](llvm::Value* column) {
+  const LineRange &of_rows = LinesIn(block, rows_), &of_columns = LinesIn(block, columns_);
+  ir_.RangeLoop(ir_.I64(0), b.CreateSub(of_rows.end, of_rows.begin), [&](llvm::Value* row) {
+    llvm::Value* in_row = rows.place(ir_.Add(of_rows.begin, row));
+    ir_.RangeLoop(ir_.I64(0), b.CreateSub(of_columns.end, of_columns.begin), [&](llvm::Value* column) {
       Values sums;
       for (int64_t part = 0; part < arithmetic_.parts; ++part) {
         sums.push_back(b.CreateLoad(arithmetic_.sum, SumAddress(part, row, column)));
       }
       llvm::Value* value = sums.size() == 2 ? MakeComplex(b, sums[0], sums[1]) : sums[0];
       if (value->getType()->isIntegerTy()) value = b.CreateTrunc(value, RegisterType(ir_.context(), type));
-      llvm::Value* place = ir_.Add(in_row, columns.place(ir_.Add(block.columns.begin, column)));
+      llvm::Value* place = ir_.Add(in_row, columns.place(ir_.Add(of_columns.begin, column)));
       StoreTo(ir_, kernel_.outputs()[0].array, Index::OfLinear(place), RoundTo(b, type, value));
     });
   });

@@ -8,6 +8,9 @@
 //     pack the columns of the chunk, in panels of a few vectors, and its rows, in panels of a few rows
 //     for each panel of columns, for each panel of rows: sums of the panels += their products over the chunk
 //
+// The sizes of blocks, chunks and panels, the order of loops, and whether rows are packed are data: those of the
+// kernel's schedule (compiler/kernel/product_schedule.h), or the compiler's own if the kernel has no schedule.
+//
 // Packing makes all orders of dimensions equally fast, because the inner loop always reads the same layout. It also
 // computes and converts each element once for many products.
 //
@@ -58,26 +61,32 @@ struct ProductMatrix {
 };
 
 struct MatrixSizes {
-  int64_t lhs_lines = 1, rhs_lines = 1, depth = 1;
+  int64_t groups = 1, lhs_lines = 1, rhs_lines = 1, depth = 1;
   bool has_groups = false;  // Whether the rows of a block are any lines of lhs, as in a ragged-dot.
 };
 
+// The class has more than 25 methods because packing, multiplying and writing share the sizes and the memory of panels.
 class BlockedProduct {
  public:
   // Reserves memory on the stack. Emits no other code.
   BlockedProduct(KernelContext* kernel, const hlo::Instruction& product, const MatrixSizes& sizes);
 
-  int64_t row_blocks() const { return BlocksOf(rows_); }
-  int64_t column_blocks() const { return BlocksOf(columns_); }
-  LineRange RowsOf(llvm::Value* row_block) const { return LinesOf(rows_, row_block); }
-  LineRange ColumnsOf(llvm::Value* column_block) const { return LinesOf(columns_, column_block); }
+  // The blocks of the lines of lhs, and those of the lines of rhs.
+  int64_t row_blocks() const { return BlocksOf(PanelsOf(true)); }
+  int64_t column_blocks() const { return BlocksOf(PanelsOf(false)); }
+  LineRange RowsOf(llvm::Value* row_block) const { return LinesOf(PanelsOf(true), row_block); }
+  LineRange ColumnsOf(llvm::Value* column_block) const { return LinesOf(PanelsOf(false), column_block); }
 
   struct Block {
     ProductMatrix lhs, rhs;
-    // Not empty, and no more than in a block of RowsOf and ColumnsOf.
+    // The lines of lhs and of rhs. Not empty, and no more than in a block of RowsOf and ColumnsOf.
     LineRange rows, columns;
     const LineRange* depth = nullptr;  // If null, the whole depth. It may be empty.
   };
+  // Divides the kernel into tiles of blocks, and emits `body` for the blocks of the tile: `outer` are the indices of
+  // loops of sizes `loops` around the loops over blocks.
+  void ForBlocks(const tensor::Dims& loops,
+                 const std::function<void(const Values& outer, const LineRange& rows, const LineRange& columns)>& body);
   // Computes a block and writes it to the result.
   void Emit(const Block& block);
 
@@ -87,8 +96,10 @@ class BlockedProduct {
     bool is_lhs = true;
     int64_t lines = 1;      // The number of lines of the whole matrix.
     int64_t width = 1;
-    int64_t block = 1;      // The number of lines of a block, a multiple of `width`.
+    int64_t block = 1;      // The number of lines of a block.
+    int64_t padded = 1;     // The same, rounded up to whole panels.
     bool complete = false;  // Whether every panel is complete.
+    bool is_packed = true;  // Otherwise elements are read where they are.
     llvm::Value* memory = nullptr;
   };
   struct Panel {
@@ -104,10 +115,10 @@ class BlockedProduct {
   struct PanelPair {
     llvm::Value* row_panel;
     llvm::Value* column_panel;
-    llvm::Value* steps;
     bool from_zero;  // Whether sums begin at zero, not at their values in memory.
   };
-  void ChooseSizes(const MatrixSizes& sizes);
+  void SetSizes(const MatrixSizes& sizes);
+  const Panels& PanelsOf(bool is_lhs) const { return rows_.is_lhs == is_lhs ? rows_ : columns_; }
   int64_t BlocksOf(const Panels& panels) const;
   LineRange LinesOf(const Panels& panels, llvm::Value* block) const;
   const ProductMatrix& MatrixOf(const Block& block, const Panels& panels) const {
@@ -116,16 +127,17 @@ class BlockedProduct {
   // The number of panels in a block.
   llvm::Value* PanelsIn(const Block& block, const Panels& panels);
   const LineRange& LinesIn(const Block& block, const Panels& panels) const {
-    return panels.is_lhs != swapped_ ? block.rows : block.columns;
+    return panels.is_lhs ? block.rows : block.columns;
   }
-  int64_t PanelElements(const Panels& panels) const { return chunk_ * arithmetic_.parts * panels.width; }
+  int64_t PanelElements(const Panels& panels) const { return chunk_memory_ * arithmetic_.parts * panels.width; }
   void ForChunks(const Block& block, const std::function<void(const Chunk&)>& body);
   void Pack(const Block& block, const Panels& panels, const Chunk& chunk);
   void PackByLines(const ProductMatrix& matrix, const Panels& panels, const Panel& panel, const Chunk& chunk);
   void PackByDepth(const ProductMatrix& matrix, const Panels& panels, const Panel& panel, const Chunk& chunk);
   void StorePacked(llvm::Value* to, int64_t imag_offset, llvm::Value* value, llvm::Value* inside);
   void Clear(llvm::Value* row_panels);
-  void Multiply(const PanelPair& pair);
+  void Multiply(const Block& block, const Chunk& chunk, const PanelPair& pair);
+  Values RowFactors(const Block& block, const Chunk& chunk, llvm::Value* row_panel, llvm::Value* number, int64_t row);
   llvm::Value* Repeated(llvm::Value* address);
   void AddProducts(llvm::ArrayRef<llvm::Value*> sums, const Values& x, llvm::ArrayRef<llvm::Value*> y);
   void Write(const Block& block);
@@ -137,10 +149,11 @@ class BlockedProduct {
   Ir& ir_;
   const hlo::Instruction& product_;
   const ProductArithmetic arithmetic_;
-  bool swapped_ = false;  // Whether rows are lines of rhs.
-  Panels rows_, columns_;
-  int64_t lanes_ = 1;  // The number of sums in a vector.
+  ProductBlocks blocks_;
+  Panels rows_, columns_;  // The lines of vectors are columns. They are lines of lhs if blocks_.vectorizes_rows.
+  int64_t lanes_ = 1;      // The number of sums in a vector.
   int64_t depth_ = 1, chunk_ = 1;
+  int64_t chunk_memory_ = 1;  // The depth for which a panel has memory, a multiple of the side of transposed tiles.
   llvm::Value* sums_ = nullptr;
   llvm::Value* staged_ = nullptr;  // A panel before it is transposed.
 };

@@ -85,7 +85,9 @@ class ConvolutionMatrices : public ConvolutionIndices {
     row_sizes_ = tensor::Select(conv.shape().dims(), rows_);
   }
 
-  MatrixSizes Sizes() const { return {tensor::Product(row_sizes_), features(), tensor::Product(depth_sizes_)}; }
+  MatrixSizes Sizes() const {
+    return {groups(), tensor::Product(row_sizes_), features(), tensor::Product(depth_sizes_)};
+  }
 
   ProductMatrix Lhs(llvm::Value* group) const {
     ProductMatrix matrix;
@@ -139,8 +141,7 @@ class ConvolutionMatrices : public ConvolutionIndices {
 
 // Whether blocks are faster than sums of single elements.
 bool PrefersConvolutionInBlocks(const KernelContext& kernel, const Instruction& conv) {
-  return kernel.vector_bytes() > 0 && !kernel.has_threads() && conv.operand(0)->shape().elements() > 0 &&
-         IsWorthBlocks(conv);
+  return kernel.vector_bytes() > 0 && !kernel.has_threads() && IsWorthBlocks(conv);
 }
 
 // Computes the sums of several neighboring features at once, as vectors. Each feature is a group.
@@ -218,15 +219,11 @@ void EmitConvolution(KernelContext& kernel, const Instruction& conv) {
   if (kernel.vector_bytes() > 0 && !kernel.has_threads() && HasVectorsOfGroups(conv)) {
     return EmitVectorsOfGroups(kernel, conv);
   }
-  Ir& ir = kernel.ir();
   const ConvolutionMatrices matrices(&kernel.elements(), conv);
   if (!PrefersConvolutionInBlocks(kernel, conv)) return EmitLoops(kernel);
   BlockedProduct product(&kernel, conv, matrices.Sizes());
-  const Dims pieces = {matrices.groups(), product.row_blocks(), product.column_blocks()};
-  kernel.Divide(TileRows(pieces, kernel.wanted_tiles()));
-  ForPositions(ir, kernel.range(), pieces, [&](const Index& position) {
-    const Values at = DimsOf(ir, position, pieces);
-    product.Emit({matrices.Lhs(at[0]), matrices.Rhs(at[0]), product.RowsOf(at[1]), product.ColumnsOf(at[2])});
+  product.ForBlocks({matrices.groups()}, [&](const Values& at, const LineRange& rows, const LineRange& columns) {
+    product.Emit({matrices.Lhs(at[0]), matrices.Rhs(at[0]), rows, columns});
   });
 }
 

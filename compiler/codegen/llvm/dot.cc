@@ -9,7 +9,6 @@
 #include "compiler/codegen/llvm/element_rules.h"
 #include "compiler/codegen/llvm/kernel.h"
 #include "compiler/codegen/llvm/reducer.h"
-#include "tensor/small_float.h"
 
 namespace xlad::compiler {
 namespace {
@@ -47,8 +46,6 @@ bool HasColumns(const Instruction& dot) {
 }
 
 }  // namespace
-
-ElementType SumTypeOf(ElementType type) { return tensor::IsSmallFloat(type) ? ElementType::kF32 : type; }
 
 llvm::Value* EmitProduct(Ir& ir, ElementType type, llvm::Value* x, llvm::Value* y) {
   if (tensor::IsComplex(type)) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 
+#include "compiler/analysis/product_form.h"
 #include "compiler/codegen/llvm/elements.h"
 
 namespace xlad::compiler {
@@ -31,10 +32,6 @@ WindowPosition PositionInBase(Ir& ir, const hlo::Window& window, const Values& o
 // Component `component` of the index vector of a gather or scatter at batch index `batch`, as i64, not clamped.
 llvm::Value* IndexComponent(Elements& elements, const hlo::Instruction* indices, int64_t vector_dim,
                             const Values& batch, int64_t component);
-
-// The type in which a dot or convolution with elements of this type adds products: f32 for small floats, otherwise the
-// type itself.
-ElementType SumTypeOf(ElementType type);
 
 // x * y and x + y as in the sums of dots: small floats are computed as f32, and LLVM may change the order of sums of
 // real floats. For pred, they are `and` and `or`.

@@ -221,7 +221,9 @@ absl::StatusOr<EmittedFunction> EmitKernelFunction(llvm::Module* module, const K
   kernel.SetVectorBytes(vector_bytes);
   const Instruction* inner = InnerRoot(opened, request);
   const KernelRule rule = FindKernelRule(inner->opcode());
-  if (request.kernel != nullptr) {
+  const bool is_product = request.kernel != nullptr && request.kernel->blocks.has_value();
+  if (is_product) kernel.SetBlocks(&*request.kernel->blocks);
+  if (request.kernel != nullptr && !is_product) {
     EmitNest(kernel, *request.kernel, opened.operands);
   } else if (rule != nullptr) {
     rule(kernel, *inner);

@@ -50,6 +50,10 @@ class KernelContext {
   void SetVectorBytes(int64_t bytes) { vector_bytes_ = bytes; }
   int64_t vector_bytes() const { return vector_bytes_; }
 
+  // The blocks of the kernel's schedule if it is a product of matrices and has one, otherwise null.
+  void SetBlocks(const ProductBlocks* blocks) { schedule_blocks_ = blocks; }
+  const ProductBlocks* blocks() const { return schedule_blocks_; }
+
   // On a GPU a tile is a block of threads, and `thread` is the number of this thread in its block. If SetThread is not
   // called, as on a CPU, one thread computes a tile.
   void SetThread(llvm::Value* thread) { thread_ = thread; }
@@ -88,11 +92,12 @@ class KernelContext {
   int64_t threads_ = 1;  // The size of a block.
   int64_t blocks_ = 1;
   int64_t vector_bytes_ = 0;
+  const ProductBlocks* schedule_blocks_ = nullptr;
 };
 
 // Emitters of opcodes that are the only instruction of a kernel or the root of its fusion. A kernel with a kernel
-// schedule is emitted by EmitNest instead. All other kernels without such an emitter are emitted by EmitLoops. `root`
-// is the instruction; its operands are bound in `kernel`.
+// schedule is emitted by EmitNest instead, unless it is a product of matrices. All other kernels without such an
+// emitter are emitted by EmitLoops. `root` is the instruction; its operands are bound in `kernel`.
 using KernelRule = void (*)(KernelContext& kernel, const hlo::Instruction& root);
 KernelRule FindKernelRule(hlo::Opcode opcode);  // Null if the opcode has no rule.
 

@@ -83,7 +83,8 @@ class RaggedRows {
     const DotOperand rhs(&kernel_.elements(), dot_, 1, free, 1);
     const DotOperand lhs(&kernel_.elements(), dot_, 0, {ragged_}, tensor::Strides(dims)[result_dim_]);
     BlockedProduct product(&kernel_, dot_,
-                           {lhs.lines(), rhs.lines(), static_cast<int64_t>(hlo::ContractedElements(dot_)), true});
+                           {dot_.shape().elements() / (lhs.lines() * rhs.lines()), lhs.lines(), rhs.lines(),
+                            static_cast<int64_t>(hlo::ContractedElements(dot_)), true});
     const int64_t outer_dims = std::ssize(dims) - std::ssize(free);
     Dims pieces(dims.begin(), dims.begin() + outer_dims);
     pieces[result_dim_] = product.row_blocks();
@@ -143,7 +144,8 @@ void EmitRaggedDepth(KernelContext& kernel, const Instruction& dot) {
   const FreeDimensions free = FreeDimensionsOf(dot);
   const DotOperand rhs(&kernel.elements(), dot, 1, free.rhs, 1);
   const DotOperand lhs(&kernel.elements(), dot, 0, free.lhs, rhs.lines());
-  BlockedProduct product(&kernel, dot, {lhs.lines(), rhs.lines(), depth});
+  BlockedProduct product(&kernel, dot,
+                         {dot.shape().elements() / (lhs.lines() * rhs.lines()), lhs.lines(), rhs.lines(), depth});
   Dims pieces(dims.begin(), dims.begin() + outer_dims);
   pieces.push_back(product.row_blocks());
   pieces.push_back(product.column_blocks());

@@ -216,7 +216,7 @@ absl::StatusOr<EmittedKernel> EmitThreadKernel(llvm::Module* module, const Kerne
   KernelRequest request = given;
   request.wanted_tiles = kOneRowTiles;
   ThreadKernelBuilder builder(module, request);
-  if (request.kernel != nullptr) {
+  if (request.kernel != nullptr && !request.kernel->blocks.has_value()) {
     XLAD_RETURN_IF_ERROR(EmitRows(builder, request));
   } else if (const std::optional<TileTranspose> tiles = TileTransposeOf(request)) {
     for (const bool is_store : {false, true}) {
