@@ -114,6 +114,29 @@ TEST(ConvolutionKernel, DepthwiseWithVectorsOfChannels) {
   batch.Run();
 }
 
+// The features of a window position are neighbors in memory, and are packed together. In chunks of a depth of 64, 12
+// and 40 features are divided, and 9 have no common divisor. The last rows of a block are incomplete.
+TEST(ConvolutionKernel, NeighboringFeatures) {
+  Batch batch;
+  for (const int64_t features : {8, 9, 12, 40}) {
+    for (const int64_t taps : {3, 11}) {
+      const auto add = [&](const std::string& type, const std::string& result, const hlo::Tolerance& tolerance) {
+        const std::string groups = absl::StrCat(2 * features, "]");
+        batch.Add(absl::StrCat("HloModule m\nENTRY e {\n x = ", type, "[3,11,", groups, " parameter(0)\n y = ", type,
+                               "[", taps, ",", features, ",", groups, " parameter(1)\n ROOT r = ", result, "[3,11,",
+                               groups, " convolution(x, y), window={size=", taps, " pad=", taps / 2, "_", taps / 2,
+                               "}, dim_labels=b0f_0io->b0f, feature_group_count=2\n}\n"),
+                  tolerance, /*specials=*/result == "s32");
+      };
+      add("f64", "f64", Close(1e-9));
+      add("s8", "s32", {});
+      add("c64", "c64", Close(1e-3));
+      add("bf16", "bf16", Close(2e-2));
+    }
+  }
+  batch.Run();
+}
+
 TEST(ConvolutionKernel, RandomShapesOfAllTypes) {
   const auto random = SeededRandom(11);
   Batch batch;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "base/rounding.h"
 #include "compiler/analysis/product_form.h"
@@ -202,7 +203,8 @@ void BlockedProduct::Pack(const Block& block, const Panels& panels, const Chunk&
     llvm::Value* first = ir_.Add(lines.begin, ir_.Mul(panel, panels.width));
     llvm::Value* to =
         ir_.Address(arithmetic_.packed, panels.memory, ir_.Mul(panel, PanelElements(panels)));
-    const bool by_depth = matrix.has_contiguous_lines && panels.width >= kMinLanes;
+    const bool has_neighbors = matrix.has_contiguous_lines || RunIn(matrix) >= kMinLanes;
+    const bool by_depth = has_neighbors && panels.width >= kMinLanes;
     const auto pack = [&](llvm::Value* last) {
       by_depth ? PackByDepth(matrix, panels, {to, first, last}, chunk)
                : PackByLines(matrix, panels, {to, first, last}, chunk);
@@ -239,6 +241,31 @@ void BlockedProduct::PackByLines(const ProductMatrix& matrix, const Panels& pane
   });
 }
 
+// The number of neighbors in each part of a chunk. It divides the matrix's run, the chunk's begin and its size.
+int64_t BlockedProduct::RunIn(const ProductMatrix& matrix) const {
+  return depth_ <= chunk_ ? matrix.run : std::gcd(matrix.run, chunk_);
+}
+
+// Emits the elements of a line in a chunk, and calls `store` for each with its number in the chunk.
+void BlockedProduct::PackLine(const ProductMatrix& matrix, llvm::Value* line, const Chunk& chunk,
+                              const std::function<void(llvm::Value* number, llvm::Value* value)>& store) {
+  llvm::Value* count = ir_.b.CreateSub(chunk.end, chunk.begin);
+  const int64_t run = RunIn(matrix);
+  if (run == 1) {
+    ir_.RangeLoop(ir_.I64(0), count, [&](llvm::Value* number) {
+      store(number, matrix.element(line, ir_.Add(chunk.begin, number)));
+    });
+    return;
+  }
+  ir_.RangeLoop(ir_.I64(0), ir_.Div(count, run), [&](llvm::Value* number) {
+    llvm::Value* in_chunk = ir_.Mul(number, run);
+    llvm::Value* first = ir_.Add(chunk.begin, in_chunk);
+    ir_.RangeLoop(ir_.I64(0), ir_.I64(run), [&](llvm::Value* within) {
+      store(ir_.Add(in_chunk, within), matrix.element_in_run(line, first, within));
+    });
+  });
+}
+
 // Packs a panel in two passes that read and write whole vectors: each line is converted, and the result transposed.
 // Loads of single elements of many lines would be gathers, which take about as long as all products of an element.
 void BlockedProduct::PackByDepth(const ProductMatrix& matrix, const Panels& panels, const Panel& panel,
@@ -251,8 +278,7 @@ void BlockedProduct::PackByDepth(const ProductMatrix& matrix, const Panels& pane
     llvm::Value* line = ir_.Add(panel.first, lane);
     if (panel.last != nullptr) line = Smaller(ir_, line, panel.last);
     llvm::Value* to = ir_.Address(packed, staged_, ir_.Mul(lane, chunk_memory_));
-    ir_.RangeLoop(ir_.I64(0), count, [&](llvm::Value* number) {
-      llvm::Value* value = matrix.element(line, ir_.Add(chunk.begin, number));
+    PackLine(matrix, line, chunk, [&](llvm::Value* number, llvm::Value* value) {
       StorePacked(ir_.Address(packed, to, number), width * chunk_memory_, value, nullptr);
     });
     if (step == 2) b.CreateStore(llvm::Constant::getNullValue(packed), ir_.Address(packed, to, count));

@@ -58,6 +58,12 @@ struct ProductMatrix {
   std::function<llvm::Value*(llvm::Value* line)> place;
   // Whether the elements of a line are neighbors in memory. Otherwise, elements of neighboring lines may be.
   bool has_contiguous_lines = false;
+  // If more than 1, the elements of a line at depths i * run to (i + 1) * run - 1 are neighbors in memory, or all are
+  // zero because they are outside of the operand's array. The depth is a multiple of `run`.
+  int64_t run = 1;
+  // Emits the element at depth `first + within`, which is in the same run as `first`. What depends only on `first` is
+  // computed once for the run, in particular its position in the array.
+  std::function<llvm::Value*(llvm::Value* line, llvm::Value* first, llvm::Value* within)> element_in_run;
 };
 
 struct MatrixSizes {
@@ -132,6 +138,9 @@ class BlockedProduct {
   int64_t PanelElements(const Panels& panels) const { return chunk_memory_ * arithmetic_.parts * panels.width; }
   void ForChunks(const Block& block, const std::function<void(const Chunk&)>& body);
   void Pack(const Block& block, const Panels& panels, const Chunk& chunk);
+  int64_t RunIn(const ProductMatrix& matrix) const;
+  void PackLine(const ProductMatrix& matrix, llvm::Value* line, const Chunk& chunk,
+                const std::function<void(llvm::Value* number, llvm::Value* value)>& store);
   void PackByLines(const ProductMatrix& matrix, const Panels& panels, const Panel& panel, const Chunk& chunk);
   void PackByDepth(const ProductMatrix& matrix, const Panels& panels, const Panel& panel, const Chunk& chunk);
   void StorePacked(llvm::Value* to, int64_t imag_offset, llvm::Value* value, llvm::Value* inside);

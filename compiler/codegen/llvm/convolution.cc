@@ -92,16 +92,14 @@ class ConvolutionMatrices : public ConvolutionIndices {
   ProductMatrix Lhs(llvm::Value* group) const {
     ProductMatrix matrix;
     matrix.element = [this, group](llvm::Value* line, llvm::Value* depth) {
-      const Values in_depth = DimsOf(ir_, Index::OfLinear(depth), depth_sizes_);
-      const Values row = DimsOf(ir_, Index::OfLinear(line), row_sizes_);
-      Values spatial;
-      for (const int64_t d : n_.output_spatial) spatial.push_back(row[PlaceInRows(d)]);
-      WindowPosition position = InBase(spatial, in_depth);
-      // The element at index 0 is read instead of an element outside of the base.
-      for (llvm::Value*& index : position.index) index = ir_.b.CreateSelect(position.inside, index, ir_.I64(0));
-      llvm::Value* value = EmitFactor(elements_, conv_, 0,
-                                      Input(group, row[PlaceInRows(n_.output_batch)], position.index, in_depth.back()));
-      return SelectFactor(position.inside, value);
+      return InputElement(group, line, DimsOf(ir_, Index::OfLinear(depth), depth_sizes_));
+    };
+    // The input features of a window position.
+    if (n_.input_feature == std::ssize(input_) - 1) matrix.run = depth_sizes_.back();
+    matrix.element_in_run = [this, group](llvm::Value* line, llvm::Value* first, llvm::Value* within) {
+      Values in_depth = DimsOf(ir_, Index::OfLinear(first), depth_sizes_);
+      in_depth.back() = ir_.Add(in_depth.back(), within);
+      return InputElement(group, line, in_depth);
     };
     matrix.place = [this](llvm::Value* line) {
       const Values row = DimsOf(ir_, Index::OfLinear(line), row_sizes_);
@@ -128,6 +126,18 @@ class ConvolutionMatrices : public ConvolutionIndices {
  private:
   llvm::Value* OutFeature(llvm::Value* group, llvm::Value* line) const {
     return ir_.Add(ir_.Mul(group, features()), line);
+  }
+  // The factor at a row and an index of the depth. It is zero outside of the base.
+  llvm::Value* InputElement(llvm::Value* group, llvm::Value* line, const Values& in_depth) const {
+    const Values row = DimsOf(ir_, Index::OfLinear(line), row_sizes_);
+    Values spatial;
+    for (const int64_t d : n_.output_spatial) spatial.push_back(row[PlaceInRows(d)]);
+    WindowPosition position = InBase(spatial, in_depth);
+    // The element at index 0 is read instead of an element outside of the base.
+    for (llvm::Value*& index : position.index) index = ir_.b.CreateSelect(position.inside, index, ir_.I64(0));
+    llvm::Value* value = EmitFactor(elements_, conv_, 0,
+                                    Input(group, row[PlaceInRows(n_.output_batch)], position.index, in_depth.back()));
+    return SelectFactor(position.inside, value);
   }
   size_t PlaceInRows(int64_t dimension) const {
     return static_cast<size_t>(std::find(rows_.begin(), rows_.end(), dimension) - rows_.begin());
