@@ -128,6 +128,11 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
     held_ = ToByteBuffer(message);  // The message is sent at the next Write, or together with the status.
     return absl::OkStatus();
   }
+  absl::Status CheckClient() override {
+    XLAD_RETURN_IF_ERROR(access_.CheckToken());
+    const std::lock_guard lock(mutex_);
+    return gone_ ? absl::CancelledError("the client has disconnected") : absl::OkStatus();
+  }
   const CallerAccess& access() const override { return access_; }
   absl::Status CheckJob(const std::string& job_id) override { return CheckJobOf(access_, *key_of_job_, job_id); }
 

@@ -49,6 +49,9 @@ class CallStream {
   // error. Waits while an earlier message is still being sent. Returns Cancelled, DeadlineExceeded and
   // Unauthenticated as Read does.
   virtual absl::Status Write(const google::protobuf::MessageLite& message) = 0;
+  // Cancelled if the client has disconnected, Unauthenticated if the caller's token has become invalid. Long work that
+  // reads and writes no messages must call it regularly, so that it ends with its client.
+  virtual absl::Status CheckClient() = 0;
   virtual const CallerAccess& access() const = 0;
   // NotFound unless the caller may see this job or session.
   virtual absl::Status CheckJob(const std::string& job_id) = 0;

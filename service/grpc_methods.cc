@@ -1,6 +1,7 @@
 #include "service/grpc_methods.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/clock.h"
@@ -242,13 +243,17 @@ FollowerOr HoldSession(Engine* engine, const CallerAccess& access, const grpc::B
 }
 
 // Existing blobs are read, so that the client uploads damaged ones again. Reading a blob takes less time than an
-// upload.
-HasBlobsResponse MissingBlobs(Engine* engine, const HasBlobsRequest& request) {
+// upload. Each blob is read once, because a small request can name a large blob thousands of times.
+absl::Status HasBlobs(Engine* engine, CallStream* stream) {
+  XLAD_ASSIGN_OR_RETURN(const HasBlobsRequest request, ReadRequest<HasBlobsRequest>(stream));
   HasBlobsResponse response;
+  std::set<absl::string_view> seen;
   for (const std::string& digest : request.digests()) {
+    if (!seen.insert(digest).second) continue;
+    XLAD_RETURN_IF_ERROR(stream->CheckClient());
     if (!engine->blobs().Verify(digest)) response.add_missing(digest);
   }
-  return response;
+  return stream->Write(response);
 }
 
 // Refuses a spec that the caller may not submit, and makes the caller the owner of the job.
@@ -354,9 +359,7 @@ void AddTransfers(Engine* e, HandlerPools* pools, CallTable* table) {
   const auto add = [&](const char* name, HandlerPool* pool, Handler handler) {
     table->methods[name] = {pool, kMaxChunkBytes, std::move(handler)};
   };
-  add("HasBlobs", &pools->reads, Unary<HasBlobsRequest>([e](const auto& request) -> absl::StatusOr<HasBlobsResponse> {
-        return MissingBlobs(e, request);
-      }));
+  add("HasBlobs", &pools->reads, [e](CallStream* stream) { return HasBlobs(e, stream); });
   add("GetBlob", &pools->reads, [e](CallStream* stream) { return GetBlob(e, stream); });
   add("GetBlobRange", &pools->reads, [e](CallStream* stream) { return GetBlobRange(e, stream); });
   add("GetTrace", &pools->reads, [e](CallStream* stream) { return GetTrace(e, stream); });

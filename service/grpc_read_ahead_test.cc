@@ -1,10 +1,11 @@
-// A handler that reads ahead.
+// Handlers that read ahead, and handlers whose client goes away.
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <future>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "base/grpc_channel.h"
@@ -68,6 +69,51 @@ TEST(ReadAhead, TheNextMessageArrivesWhileTheHandlerIsBusy) {
   const grpc::Status status = upload->Finish();
   EXPECT_TRUE(status.ok()) << status.error_message();
   EXPECT_TRUE(received == "first, " + large);
+  server->Shutdown();
+  pool.Stop();
+}
+
+// Work that takes long and sends no messages must end with its client.
+TEST(GoneClient, EndsTheWorkOfItsHandler) {
+  std::promise<void> began;
+  std::promise<absl::Status> ended;
+  HandlerPool pool(1, 1);
+  MessageLimits limits(std::chrono::hours(1));
+  CallTable table;
+  table.message_limits = &limits;
+  table.methods["HasBlobs"] = {&pool, 64 << 20, [&](CallStream* stream) -> absl::Status {
+                                 XLAD_RETURN_IF_ERROR(ReadRequest<HasBlobsRequest>(stream).status());
+                                 absl::Status status = stream->CheckClient();
+                                 EXPECT_TRUE(status.ok()) << "the client still waits: " << status;
+                                 began.set_value();
+                                 while (status.ok()) {
+                                   std::this_thread::yield();
+                                   status = stream->CheckClient();
+                                 }
+                                 ended.set_value(status);
+                                 return status;
+                               }};
+  CallRouter router(std::move(table), [](const std::string&, const std::string&) {});
+  AccessControl access({"127.0.0.1:1", "the shared token", nullptr});
+  router.SetAccess(&access);
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterCallbackGenericService(&router);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  ASSERT_NE(server, nullptr);
+
+  const auto stub = Coordinator::NewStub(*MakeChannel({absl::StrCat("127.0.0.1:", port), "", ""}));
+  grpc::ClientContext context;
+  PrepareCall(&context, "the shared token", kReadAheadMs);
+  std::thread client([&] {
+    HasBlobsResponse response;
+    EXPECT_EQ(stub->HasBlobs(&context, HasBlobsRequest(), &response).error_code(), grpc::StatusCode::CANCELLED);
+  });
+  began.get_future().wait();
+  context.TryCancel();
+  EXPECT_TRUE(absl::IsCancelled(ended.get_future().get()));
+  client.join();
   server->Shutdown();
   pool.Stop();
 }

@@ -523,5 +523,32 @@ TEST_F(GrpcServerTest, UploadsThatAreCutOffOrHaveOtherContentsLeaveNothing) {
   EXPECT_EQ(response.missing_size(), 1);
 }
 
+// 60,000 reads of the blob would be 500 GB.
+TEST_F(GrpcServerTest, ABlobThatARequestNamesOftenIsReadOnce) {
+  const std::string blob(8 << 20, 'x'), digest = Sha256Hex(blob);
+  const grpc::Status put = WithContext([&](grpc::ClientContext* context) {
+    PutBlobResponse response;
+    const auto writer = stub_->PutBlob(context, &response);
+    PutBlobRequest request;
+    request.set_digest(digest);
+    for (size_t at = 0; at < blob.size(); at += 1 << 20) {
+      request.set_chunk(blob.substr(at, 1 << 20));
+      writer->Write(request);
+    }
+    writer->WritesDone();
+    return writer->Finish();
+  });
+  ASSERT_TRUE(put.ok()) << put.error_message();
+  HasBlobsRequest request;
+  for (int i = 0; i < 60'000; ++i) request.add_digests(digest);
+  for (int i = 0; i < 3; ++i) request.add_digests(Sha256Hex("no such blob"));
+  HasBlobsResponse response;
+  grpc::ClientContext context;
+  PrepareCall(&context, kToken, kLongMs / 10);
+  const grpc::Status has = stub_->HasBlobs(&context, request, &response);
+  ASSERT_TRUE(has.ok()) << has.error_message();
+  EXPECT_THAT(response.missing(), testing::ElementsAre(Sha256Hex("no such blob")));
+}
+
 }  // namespace
 }  // namespace xlad::service
