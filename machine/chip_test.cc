@@ -67,7 +67,9 @@ TEST(Chip, ErrorsNameLineFoundAndExpected) {
   EXPECT_THAT(with("\"819 GB/s\"", "\"-819 GB/s\""), HasSubstr("found \"-819 GB/s\""));
   EXPECT_THAT(with("\"819 GB/s\"", "819"), HasSubstr("found 819 for hbm.rate, expected a quantity such as"));
   EXPECT_THAT(with("[hbm]", "[hmb]"), AllOf(HasSubstr("unknown key hmb"), HasSubstr("did you mean hbm?")));
-  EXPECT_THAT(with("[hbm]", "[hbm"), HasSubstr("is not TOML"));
+  for (const char* const header : {"[hbm", "[=]", "[ # hbm", "[[", "[hbm.=]", "[.hbm]", "["}) {
+    EXPECT_THAT(with("[hbm]", header), HasSubstr("is not TOML"));
+  }
   EXPECT_THAT(with("dimensions = 2", "dimensions = 4"),
               AllOf(HasSubstr("my.toml:"), HasSubstr("found 4 for ici.dimensions, expected an integer of 1 to 3")));
   EXPECT_THAT(ErrorOf(""), HasSubstr("my.toml:1: found no key name"));
