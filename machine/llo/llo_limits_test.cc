@@ -118,6 +118,13 @@ TEST(LloLimitsTest, BuffersAreNotNamedLikeTheirLists) {
   }
 }
 
+TEST(LloLimitsTest, WhiteSpaceIsNotPartOfNames) {
+  const auto program = ParseLlo("program\tp\nbuffer x\v f32 8\nmacro m sort ops 1 bytes 1 outputs x\v inputs \n");
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_EQ(program->buffers[0].name, "x");
+  EXPECT_TRUE(*ParseLlo(PrintLlo(*program)) == *program);
+}
+
 TEST(LloLimitsTest, NumbersOf64BitsRoundTrip) {
   auto program = ParseLlo(KernelText("{ smov s0, #-9223372036854775808 ; smov s1, #9223372036854775807 }"));
   ASSERT_TRUE(program.ok()) << program.status();

@@ -73,8 +73,9 @@ class Parser {
   }
 
  private:
+  // The words of a line. No word has white space, which would be lost at the end of a line that PrintLlo writes.
   static std::vector<std::string> WordsOf(absl::string_view line) {
-    return absl::StrSplit(absl::StripAsciiWhitespace(line), ' ', absl::SkipEmpty());
+    return absl::StrSplit(line, absl::ByAnyChar(" \t\v\f\r"), absl::SkipEmpty());
   }
 
   absl::Status Unexpected(absl::string_view found, absl::string_view expected) const {
