@@ -84,6 +84,7 @@ class EpollGate final : public AcceptGate {
   }
 
   void StopAccepting() override {
+    XLAD_CHECK(std::this_thread::get_id() != thread_.get_id()) << "`deliver` must not stop its gate";
     stopping_ = true;
     const uint64_t one = 1;
     if (wake_ >= 0) (void)!write(wake_, &one, sizeof one);

@@ -51,13 +51,15 @@ class AcceptGate {
   static absl::StatusOr<std::unique_ptr<AcceptGate>> Listen(const std::string& address,
                                                             const AcceptGateOptions& options,
                                                             std::function<void(int fd)> deliver);
-  // Closes the listening socket and the connections that have not been handed over.
+  // Calls StopAccepting, and then closes the gate's duplicates of all descriptors.
   virtual ~AcceptGate() = default;
 
   // Begins to accept. Must be called once.
   virtual void Begin() = 0;
   // Closes the listening socket and the silent connections. After it has returned, `deliver` is not called again. The
-  // connections that were handed over stay open, but are no longer closed because of their age. Idempotent.
+  // connections that were handed over stay open, but are no longer closed because of their age. When they end, their
+  // duplicates stay open until the gate is destroyed. Idempotent, but not thread-safe. Must not be called by `deliver`,
+  // because it waits for the thread that calls `deliver`; the destructor must not be called by `deliver` either.
   virtual void StopAccepting() = 0;
   // Returns HOST:PORT with the actual port.
   virtual std::string Address() const = 0;

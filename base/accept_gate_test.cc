@@ -24,8 +24,8 @@ constexpr AcceptGateOptions kPatient = {.first_byte_ms = kLongMs, .unknown_ms = 
 // A server that keeps the connections that the gate hands over.
 class AcceptGateTest : public testing::Test {
  protected:
-  void Start(const AcceptGateOptions& options) {
-    auto gate = AcceptGate::Listen("127.0.0.1:0", options, [this](int fd) {
+  void Start(const AcceptGateOptions& options, const std::string& address = "127.0.0.1:0") {
+    auto gate = AcceptGate::Listen(address, options, [this](int fd) {
       const std::lock_guard lock(mutex_);
       delivered_.push_back(fd);
       changed_.notify_all();
@@ -103,7 +103,7 @@ TEST_F(AcceptGateTest, TheOldestUnknownConnectionIsClosedAndKnownOnesStayOpen) {
 }
 
 TEST_F(AcceptGateTest, AGateThatHasStoppedKeepsOnlyTheConnectionsThatItHasHandedOver) {
-  Start(kPatient);
+  Start(kPatient, "127.98.41.7:0");  // No other process takes a port of this address when the gate has freed it.
   const std::string address = gate_->Address();
   const auto silent = Dial();
   const auto active = Dial();
@@ -118,6 +118,21 @@ TEST_F(AcceptGateTest, AGateThatHasStoppedKeepsOnlyTheConnectionsThatItHasHanded
   EXPECT_EQ(counts.silent, 0);
   EXPECT_EQ(counts.known, 1);
   gate_->StopAccepting();
+}
+
+TEST(AcceptGateDeathTest, StopAcceptingMustNotBeCalledByDeliver) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto stop_in_deliver = [] {
+    AcceptGate* stopped = nullptr;
+    const auto gate = *AcceptGate::Listen("127.0.0.1:0", kPatient, [&stopped](int) { stopped->StopAccepting(); });
+    stopped = gate.get();
+    gate->Begin();
+    const auto connection = *TcpNetwork().Dial(gate->Address(), kLongMs);
+    const std::byte byte{42};
+    connection->Write({&byte, 1}).IgnoreError();
+    while (true) std::this_thread::yield();
+  };
+  EXPECT_DEATH(stop_in_deliver(), "must not stop its gate");
 }
 
 // Small limits are also exact.
