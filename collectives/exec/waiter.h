@@ -35,6 +35,10 @@ inline void NotifyWords(WaiterWords* words, bool shared) {
   syscall(SYS_futex, &words->epoch, shared ? FUTEX_WAKE : FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
 
+// What a pump has done. kReported: a library says that it has made progress, but no operation has ended; some libraries
+// always say so. kMade: data has been received, or an operation has ended.
+enum class Progress { kNone, kReported, kMade };
+
 // One thread waits, and any thread may notify it.
 class Waiter {
  public:
@@ -51,9 +55,9 @@ class Waiter {
     polls_ = polls;
   }
 
-  // Called by the pump if it has received or sent a part of a message. A waiter that polls then calls the pump again at
-  // once: more parts usually follow, and the peer waits for this thread if the buffers between them are full.
-  void NoteProgress() { progressed_ = true; }
+  // Called by the pump. After progress, a waiter that polls does not sleep before it calls the pump again: more parts
+  // usually follow, and the peer waits for this thread if the buffers between them are full.
+  void NoteProgress(Progress progress) { progress_ = std::max(progress_, progress); }
 
   // Waits until `ready()` returns true or the signal is raised. Returns whether `ready()` returned true.
   template <typename Ready>
@@ -93,26 +97,34 @@ class Waiter {
 
   void Notify() { NotifyWords(words_, shared_); }
 
+  // How often the waiting thread has slept.
+  int64_t sleeps() const { return sleeps_; }
+
  private:
-  // Wait for a waiter that polls. It sleeps only if the pump has made no progress for some time.
+  // Wait for a waiter that polls. It sleeps only if the pump has made no progress for some time. Progress that is only
+  // reported counts for at most kMaxReportedNs after the last progress that was made.
   template <typename Ready>
   bool Poll(const AbortSignal& abort, const Ready& ready) {
     // A yield postpones the thread's deadline in the scheduler by one time slice. With short slices, the thread runs
     // again sooner.
     if (!std::exchange(has_short_slices_, true)) AskForShortSlices();
-    int64_t end_ns = RealClock().NowNs() + kMaxYieldNs, sleep_us = kMinSleepUs;
+    int64_t made_ns = RealClock().NowNs(), end_ns = made_ns + kMaxYieldNs, sleep_us = kMinSleepUs;
     int yields = 0;
     while (true) {
       const uint32_t seen = words_->epoch.load();
-      progressed_ = false;
+      progress_ = Progress::kNone;
       pump_();
       if (ready()) return true;
       if (abort.raised()) return false;
-      if (progressed_) {
-        end_ns = RealClock().NowNs() + kMaxYieldNs;
+      const int64_t now_ns = RealClock().NowNs();
+      if (progress_ == Progress::kMade) made_ns = now_ns;
+      if (progress_ != Progress::kNone && now_ns - made_ns < kMaxReportedNs) {
+        end_ns = now_ns + kMaxYieldNs;
         sleep_us = kMinSleepUs;
         yields = 0;
-      } else if (yields < std::max(spins_, kYields) && RealClock().NowNs() < end_ns) {
+        // If there are more threads than cores, the peer that sends needs this core.
+        if (progress_ == Progress::kReported) sched_yield();
+      } else if (yields < std::max(spins_, kYields) && now_ns < end_ns) {
         // On a busy machine, one yield may last as long as the time slices of all other threads.
         ++yields;
         sched_yield();
@@ -130,10 +142,12 @@ class Waiter {
   // sleeps.
   static constexpr int kYields = 1000;
   static constexpr int64_t kMaxYieldNs = 1'000'000;
+  static constexpr int64_t kMaxReportedNs = 1'000'000'000;
   static constexpr int64_t kMinSleepUs = 10, kMaxSleepUs = 1000;
 
   // If `sleep_us` is 0, sleeps until a notification.
   void Sleep(uint32_t seen, int64_t sleep_us = 0) {
+    ++sleeps_;
     const timespec timeout{0, static_cast<long>(sleep_us * 1000)};
     syscall(SYS_futex, &words_->epoch, shared_ ? FUTEX_WAIT : FUTEX_WAIT_PRIVATE, seen,
             sleep_us > 0 ? &timeout : nullptr, nullptr, 0);
@@ -145,7 +159,8 @@ class Waiter {
   WaiterWords* const words_;
   std::function<void()> pump_;
   bool polls_ = false;
-  bool progressed_ = false;  // The pump has called NoteProgress.
+  Progress progress_ = Progress::kNone;  // The most progress that the pump has noted.
+  int64_t sleeps_ = 0;
   bool has_short_slices_ = false;  // The thread has asked for short time slices.
 };
 

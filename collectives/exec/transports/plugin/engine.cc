@@ -57,7 +57,8 @@ bool Engine::ProgressLocked() {
 void Engine::ProgressLoop() {
   std::unique_lock<std::mutex> ending_lock(ending_mutex_);
   while (!ending_changed_.wait_for(ending_lock, kProgressEvery, [this] { return ending_; })) {
-    // A thread that holds the lock calls the library itself. Waiting for it would only delay that thread's next call.
+    // A thread that holds the lock is calling the library, and most calls are those of a device that polls. Waiting for
+    // the lock would delay the next call of that thread.
     const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
     if (lock.owns_lock()) ProgressLocked();
   }

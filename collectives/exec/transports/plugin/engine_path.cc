@@ -92,7 +92,7 @@ absl::Status EnginePath::CompleteSends() {
     const auto next = std::next(at);
     XLAD_ASSIGN_OR_RETURN(const bool done, engine_->Test(&at->started));
     if (done) {
-      progressed_ = true;
+      ended_ = true;
       if (at->is_packet && spare_packets_.size() < kMaxSparePackets) {
         spare_packets_.push_back(std::move(at->memory));
       }
@@ -131,7 +131,7 @@ absl::Status EnginePath::TakeHeads(FrameSink* sink) {
     HeadReceive& first = heads_.front();
     XLAD_ASSIGN_OR_RETURN(const bool done, engine_->Test(&first.started));
     if (!done) return absl::OkStatus();
-    progressed_ = true;
+    ended_ = true;
     const size_t bytes = first.started.received;
     Memory memory = std::move(first.memory);
     heads_.pop_front();
@@ -158,21 +158,23 @@ absl::Status EnginePath::Deliver(FrameSink* sink) {
             absl::StrCat("found a payload of ", first.started.received, " bytes, expected ", first.head.bytes));
       }
     }
-    progressed_ = true;
+    ended_ = true;
     sink->OnFrame(first.head, std::move(first.payload));
     arriving_.pop_front();
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> EnginePath::Receive(FrameSink* sink) {
+absl::StatusOr<Progress> EnginePath::Receive(FrameSink* sink) {
   XLAD_RETURN_IF_ERROR(Connect());
-  // Some libraries do not say whether a call has made progress, but all say whether an operation has ended.
-  progressed_ = engine_->Progress();
+  // Some libraries do not know whether a call has made progress, but all know whether an operation has ended.
+  const bool reported = engine_->Progress();
+  ended_ = false;
   XLAD_RETURN_IF_ERROR(CompleteSends());
   XLAD_RETURN_IF_ERROR(TakeHeads(sink));
   XLAD_RETURN_IF_ERROR(Deliver(sink));
-  return progressed_;
+  if (ended_) return Progress::kMade;
+  return reported ? Progress::kReported : Progress::kNone;
 }
 
 void EnginePath::Revoke() {

@@ -28,7 +28,7 @@ class EnginePath final : public FramePath {
   absl::StatusOr<uint64_t> Send(const FrameHead& head, absl::Span<const ConstPiece> pieces) override;
   bool CanSend() override { return !revoked_; }
   bool IsSent(uint64_t number) override;
-  absl::StatusOr<bool> Receive(FrameSink* sink) override;
+  absl::StatusOr<Progress> Receive(FrameSink* sink) override;
   void Revoke() override;
 
  private:
@@ -67,7 +67,7 @@ class EnginePath final : public FramePath {
   const std::string peer_address_;
   xlad_transport_peer* peer_ = nullptr;
   bool revoked_ = false;
-  bool progressed_ = false;  // An operation has ended since Receive was called.
+  bool ended_ = false;  // An operation has ended since Receive was called.
   uint64_t last_number_ = 0;
   std::list<Sending> sending_;
   std::deque<HeadReceive> heads_;

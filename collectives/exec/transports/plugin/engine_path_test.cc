@@ -141,20 +141,20 @@ TEST(EnginePath, HeadsHaveTheSizeOfTheirFrames) {
   EXPECT_THAT(Received({{HeadOf(3)}, 9000, 0, true}), HasSubstr("found a frame of 9000 bytes, expected 64 to 8256"));
 }
 
-// A waiter that polls does not sleep after progress. A library may always report progress, or never.
-TEST(EnginePath, ReceiveReturnsWhetherThereWasProgress) {
+// A library may always report progress, or never, so Receive distinguishes what is reported from what is certain.
+TEST(EnginePath, ReceiveReturnsWhichProgressThereWas) {
   Library made{{HeadOf(0)}, 0, 0, true};
   library = &made;
   const auto engine = *Engine::Open(&kApi, 0, false);
   EnginePath path(engine.get(), 1, "there");
   Sink sink;
-  EXPECT_TRUE(*path.Receive(&sink)) << "a head arrived";
+  EXPECT_EQ(*path.Receive(&sink), Progress::kMade) << "a head arrived";
   EXPECT_EQ(sink.delivered.size(), 1u);
-  EXPECT_FALSE(*path.Receive(&sink));
+  EXPECT_EQ(*path.Receive(&sink), Progress::kNone);
   progress_result = 1;
-  EXPECT_TRUE(*path.Receive(&sink)) << "the library reports progress of a part";
+  EXPECT_EQ(*path.Receive(&sink), Progress::kReported);
   progress_result = 0;
-  EXPECT_FALSE(*path.Receive(&sink));
+  EXPECT_EQ(*path.Receive(&sink), Progress::kNone);
 }
 
 }  // namespace

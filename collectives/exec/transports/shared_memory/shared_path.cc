@@ -52,12 +52,12 @@ absl::Status SharedPath::ReadHead(FrameSink* sink) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> SharedPath::Receive(FrameSink* sink) {
-  bool received = false;
+absl::StatusOr<Progress> SharedPath::Receive(FrameSink* sink) {
+  Progress received = Progress::kNone;
   while (!abort_.raised()) {
     XLAD_ASSIGN_OR_RETURN(const size_t there, pipe_->Readable());
     if (there == 0) return received;
-    received = true;
+    received = Progress::kMade;
     if (head_bytes_ < sizeof head_) {
       XLAD_RETURN_IF_ERROR(ReadHead(sink));
       if (head_bytes_ < sizeof head_) continue;

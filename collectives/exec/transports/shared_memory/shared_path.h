@@ -22,7 +22,7 @@ class SharedPath final : public FramePath {
   absl::StatusOr<uint64_t> Send(const FrameHead& head, absl::Span<const ConstPiece> pieces) override;
   bool CanSend() override;
   bool IsSent(uint64_t) override { return true; }
-  absl::StatusOr<bool> Receive(FrameSink* sink) override;
+  absl::StatusOr<Progress> Receive(FrameSink* sink) override;
   void Revoke() override {}
 
  private:

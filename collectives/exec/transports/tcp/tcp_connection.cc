@@ -276,10 +276,9 @@ void TcpConnection::Pump() {
     }
   }
   if (failed_at_ns_ == 0) {
-    const absl::StatusOr<bool> progressed = path_->Receive(this);
-    if (progressed.ok() && *progressed) waiter_->NoteProgress();
-    if (progressed.ok()) return;
-    path_status_ = progressed.status();
+    const absl::StatusOr<Progress> progress = path_->Receive(this);
+    if (progress.ok()) return waiter_->NoteProgress(*progress);
+    path_status_ = progress.status();
     failed_at_ns_ = RealClock().NowNs();
   }
   if (sent_bye_ || PeerHasFinished()) return;
