@@ -111,7 +111,7 @@ class LibraryServer final : public HttpServer {
         limits);
     if (!listening.ok()) {
       return absl::Status(listening.status().code(),
-                          absl::StrCat("cannot listen on ", address, " for HTTP: ", listening.status().message()));
+                          absl::StrCat("the pages (--http): ", listening.status().message()));
     }
     connections_ = *std::move(listening);
     XLAD_ASSIGN_OR_RETURN(const HostPort bound, ParseHostPort(connections_->Address()));

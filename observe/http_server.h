@@ -30,7 +30,7 @@ using HttpHandler = std::function<HttpResponse(const HttpRequest&)>;
 class HttpServer {
  public:
   // Serves on `address`, HOST:PORT; the system chooses a free port if PORT is 0. AlreadyExists if the port is in use,
-  // InvalidArgument if `address` is malformed. Other errors are those of Network::Listen.
+  // InvalidArgument if `address` is malformed. Other errors are those of AcceptGate::Listen.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address, HttpHandler handler,
                                                            const HttpLimits& limits = HttpLimits());
   // Answers the requests that the handler has begun to answer, then stops the server.

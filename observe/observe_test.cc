@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/testing/no_free_descriptors.h"
 #include "observe/http_server.h"
 #include "observe/prometheus.h"
 #include "observe/testing/http_client.h"
@@ -75,8 +76,18 @@ TEST(HttpServer, AnswersRangesWithTheWholePage) {
 TEST(HttpServer, SaysWhyItCannotListen) {
   const auto server = HttpServer::Start("127.0.0.1:0", Echo);
   ASSERT_TRUE(server.ok());
-  EXPECT_TRUE(absl::IsAlreadyExists(HttpServer::Start((*server)->Address(), Echo).status()));
+  const absl::Status taken = HttpServer::Start((*server)->Address(), Echo).status();
+  EXPECT_TRUE(absl::IsAlreadyExists(taken));
+  EXPECT_EQ(taken.message(), absl::StrCat("the pages (--http): cannot listen on ", (*server)->Address(),
+                                          ": Address already in use"));
   EXPECT_TRUE(absl::IsInvalidArgument(HttpServer::Start("no port", Echo).status()));
+  absl::Status full;
+  {
+    const NoFreeDescriptors none;
+    full = HttpServer::Start("127.0.0.1:0", Echo).status();
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(full));
+  EXPECT_THAT(std::string(full.message()), HasSubstr("raise the limit on open files (ulimit -n)"));
 }
 
 TEST(HttpServer, ManyClientsAtOnce) {
