@@ -11,6 +11,7 @@ most twice that without the flood.
 import collections
 import contextlib
 import hashlib
+import http.client
 import json
 import os
 import pathlib
@@ -51,7 +52,7 @@ KINDS = {Field.CPPTYPE_INT64: INTEGERS, Field.CPPTYPE_INT32: [-1, 0, 2**31 - 1, 
          Field.CPPTYPE_DOUBLE: [float("nan"), float("inf"), -1e308], Field.CPPTYPE_BOOL: [True],
          Field.CPPTYPE_FLOAT: [float("nan"), float("-inf")]}
 MANY = 5000
-TAKEN_UNREAD = 4_000_000  # More than the window of a call, which a client may always send.
+TAKEN_UNREAD = 4_000_000  # More than the window of a call, which a client may always send, but below 5,000,000.
 
 
 def is_repeated(field):
@@ -159,19 +160,27 @@ def descriptors(pid):
     return len(list(pathlib.Path(f"/proc/{pid}/fd").iterdir()))
 
 
+def has_metrics(url):
+    """Returns whether a complete page of metrics arrives. Newer connections may have displaced that of the page."""
+    with contextlib.suppress(OSError, http.client.HTTPException), urllib.request.urlopen(url, timeout=60) as page:
+        return b"xlad_" in page.read()
+    return False
+
+
 def frame(kind, flags, stream, payload):
     """Returns a frame of HTTP/2 (RFC 9113)."""
     return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
 
 
-def call_frame(path, stream):
-    """Returns the headers of a call (RFC 7541)."""
+def call_frame(path, stream, token=None):
+    """Returns the headers of a call (RFC 7541). The token is shorter than 100 bytes."""
     def header(name, value):
         return bytes([0x10, len(name)]) + name + bytes([len(value)]) + value
 
     return frame(1, 4, stream, b"".join(header(*pair) for pair in [
         (b":method", b"POST"), (b":scheme", b"http"), (b":path", path.encode()), (b":authority", b"x"),
-        (b"te", b"trailers"), (b"content-type", b"application/grpc")]))
+        (b"te", b"trailers"), (b"content-type", b"application/grpc"),
+        *([(b"authorization", f"Bearer {token}".encode())] if token else [])]))
 
 
 def start(first_window=65_535):
@@ -185,11 +194,11 @@ def prefixed(message):
     return b"\0" + len(message).to_bytes(4, "big") + message
 
 
-def stalled_call(path, size=10_000, first=b""):
+def stalled_call(path, size=10_000, first=b"", token=None):
     """Returns the start of a call, as raw bytes (RFC 9113). After the messages `first`, it announces a message of 60 MB
     and has its first `size` bytes. A server expects at most 65,000 of them before it has asked for more."""
     body = first + b"\0" + (60_000_000).to_bytes(4, "big") + b"x" * size
-    return start() + call_frame(path, 1) + frame(0, 0, 1, body)
+    return start() + call_frame(path, 1, token) + frame(0, 0, 1, body)
 
 
 def unread_calls(path, request, count):
@@ -208,11 +217,11 @@ def read_exactly(connection, size):
     return read
 
 
-def send_large_body(connection, size, path="/xlad.v1.Coordinator/PutBlob", first=b""):
+def send_large_body(connection, size, path="/xlad.v1.Coordinator/PutBlob", first=b"", token=None, patience=2):
     """Begins a call with the messages `first` and a message of 60 MB, sends `size` bytes as fast as the server permits
-    (RFC 9113, section 5.2), and returns how many the server has taken before it ended the call."""
-    connection.settimeout(2)
-    connection.sendall(stalled_call(path, 0, first))
+    (RFC 9113, section 5.2), and returns how many it takes before it ends the call or is idle for `patience` seconds."""
+    connection.settimeout(patience)
+    connection.sendall(stalled_call(path, 0, first, token))
     sent = 5 + len(first)
     windows = {0: 65_535 - sent, 1: 65_535 - sent}  # The windows of the connection and of the call.
     with contextlib.suppress(OSError):  # The server has closed the connection, or does not read any more.
@@ -240,11 +249,18 @@ def send_large_body(connection, size, path="/xlad.v1.Coordinator/PutBlob", first
     return sent
 
 
-def taken_without_a_token(address, path):
-    """Returns how many bytes of each of several large messages the server takes."""
+def check_large_bodies(test, address, name, token):
+    """Checks that a method reads large messages only from callers with the token."""
+    method = protos.METHODS[name]
+    with grpc.insecure_channel(address) as channel:
+        code, details = call(channel, method, [method.request()], timeout=60)
+    test.assertEqual(code, grpc.StatusCode.UNAUTHENTICATED, (name, details))
+    at = ("127.0.0.1", int(address.rsplit(":", 1)[1]))
     with contextlib.ExitStack() as kept:
-        return [send_large_body(kept.enter_context(socket.create_connection(address, 60)), 59_000_000, path)
-                for _ in range(4)]
+        connect = lambda: kept.enter_context(socket.create_connection(at, 60))
+        taken = [send_large_body(connect(), 59_000_000, method.path) for _ in range(4)]
+        test.assertLess(max(taken), TAKEN_UNREAD, (name, taken))
+        test.assertEqual(send_large_body(connect(), 5_000_000, method.path, token=token, patience=60), 5_000_000, name)
 
 
 def garbage(seed):
@@ -326,8 +342,7 @@ class Hostile(unittest.TestCase):
                 thread.start()
             try:
                 flooded = self.probe(SECONDS)
-                with urllib.request.urlopen(f"http://{self.http}/metrics", timeout=60) as page:
-                    self.assertIn(b"xlad_", page.read())
+                wait_for(lambda: has_metrics(f"http://{self.http}/metrics"), "a page during the flood")
             finally:
                 ending.set()
                 for thread in threads:
@@ -524,12 +539,9 @@ class HostileSession(unittest.TestCase):
         self.assertIn(attempt, attempts(self.made.workers["w0"]))
         self.assertLess(resident_mb(attempt), memory + 200)
 
-
     def test_large_bodies_without_its_key(self):
         before = resident_mb(busiest(self.made.workers["w0"]))
-        host, port = self.place.address.rsplit(":", 1)
-        taken = taken_without_a_token((host, int(port)), protos.METHODS["SessionWorker.PutArray"].path)
-        self.assertLess(max(taken), TAKEN_UNREAD, taken)
+        check_large_bodies(self, self.place.address, "SessionWorker.PutArray", self.place.key)
         self.assertLess(resident_mb(busiest(self.made.workers["w0"])), before + 100)
 
 
@@ -542,11 +554,9 @@ class WithoutAToken(unittest.TestCase):
             coordinator = Process(where / "log", "coordinator", "--listen", "127.0.0.1:0", "--data", where / "data",
                                   "--token-file", where / "token")
             self.addCleanup(coordinator.close)
-            address = wait_for(lambda: re.search(r'listens","address":"127.0.0.1:(\d+)"', coordinator.log()),
-                               "the coordinator to listen")
+            address = wait_for(lambda: re.search(r'listens","address":"([^"]+)"', coordinator.log()), "the address")
             for name in ("PutBlob", "SubmitJob", "Attach"):
-                taken = taken_without_a_token(("127.0.0.1", int(address[1])), protos.METHODS[name].path)
-                self.assertLess(max(taken), TAKEN_UNREAD, (name, taken))
+                check_large_bodies(self, address[1], name, "the token of this test")
 
 
 class EndedSession(unittest.TestCase):
