@@ -195,7 +195,7 @@ class PollingConnections final : public HttpConnections {
     }
   }
 
-  // The gate counts a connection that it has ended no longer, but it is in clients_ until poll has reported the end.
+  // The gate no longer counts a connection that it has ended, but clients_ has it until poll has reported the end.
   void RemoveOldestIfFull() {
     for (auto client = clients_.begin(); client != clients_.end() && clients_.size() >= 2 * limits_.max_connections;) {
       const auto next = std::next(client);

@@ -78,8 +78,8 @@ TEST(HttpServer, SaysWhyItCannotListen) {
   ASSERT_TRUE(server.ok());
   const absl::Status taken = HttpServer::Start((*server)->Address(), Echo).status();
   EXPECT_TRUE(absl::IsAlreadyExists(taken));
-  EXPECT_EQ(taken.message(), absl::StrCat("the pages (--http): cannot listen on ", (*server)->Address(),
-                                          ": Address already in use"));
+  EXPECT_EQ(taken.message(),
+            absl::StrCat("the pages (--http): cannot listen on ", (*server)->Address(), ": Address already in use"));
   EXPECT_TRUE(absl::IsInvalidArgument(HttpServer::Start("no port", Echo).status()));
   absl::Status full;
   {
