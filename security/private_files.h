@@ -11,7 +11,7 @@ namespace xlad::security {
 enum class PrivateOwner {
   kCaller,
   // If root is the caller: the owner of the folder that contains it. Otherwise the caller. A service with a user of its
-  // own can thus read what root adds to its folder. Root does not follow a symbolic link as the last folder of the path.
+  // own can thus read what root adds to its folder. Root does not follow a symbolic link as the last folder of a path.
   kOwnerOfParent,
 };
 

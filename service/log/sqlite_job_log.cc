@@ -17,9 +17,9 @@ namespace {
 
 // Version 1 has events and metrics. Version 2 adds an index of events by job, and the attempt of metrics. Version 3
 // adds events about checkpoints that could not be stored, and version 4 events about the code that an attempt runs.
-// Version 5 adds a checksum to each event. Version 6 has the same tables as version 5, but the batches in the data folder
-// have names that an earlier xlad takes for temporary files (storage/batch_spool.h). It would remove them, so it must
-// refuse the log.
+// Version 5 adds a checksum to each event. Version 6 has the same tables as version 5, but the batches in the data
+// folder have names that an earlier xlad takes for temporary files (storage/batch_spool.h). It would remove them, so it
+// must refuse the log.
 constexpr int kSchemaVersion = 6;
 
 constexpr char kSchema[] = R"(
