@@ -46,9 +46,9 @@ class FramePath {
   virtual bool CanSend() = 0;
   // Whether the memory of an earlier Send may be reused.
   virtual bool IsSent(uint64_t number) = 0;
-  // Passes the frames that have arrived to the sink. Does not wait. Returns kMade if a part of a frame has been received,
-  // or if the path has noticed that it has sent a frame of an earlier Send. Returns kReported if only the path's library
-  // says that it has made progress.
+  // Passes the frames that have arrived to the sink. Does not wait. Returns kMade if a part of a frame has been
+  // received, or if the path has noticed that a frame of an earlier Send has been sent. Returns kReported if only the
+  // path's library says that it has made progress.
   virtual absl::StatusOr<Progress> Receive(FrameSink* sink) = 0;
   // Called once, after the abort signal was raised. When it returns, the path no longer accesses memory of its caller.
   // The path must not be used after this call.
