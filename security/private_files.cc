@@ -26,7 +26,8 @@ std::string ParentOf(const std::string& path) { return std::filesystem::path(pat
 // If root followed the link, it would change files elsewhere in the name of this user.
 bool GivesAway(PrivateOwner owner) { return owner == PrivateOwner::kOwnerOfParent && geteuid() == 0; }
 
-// Changes the owner of an open file to the owner of `parent`, the descriptor of a folder. Returns false after an error, with errno.
+// Changes the owner of an open file to the owner of `parent`, the descriptor of a folder. Returns false after an error,
+// with errno.
 bool GiveToOwnerOf(int parent, int fd) {
   struct stat found{};
   return fstat(parent, &found) == 0 && fchown(fd, found.st_uid, found.st_gid) == 0;

@@ -52,7 +52,7 @@ class ProductForm {
   const hlo::Instruction& product_;
   int64_t groups_ = 1, rows_ = 1, columns_ = 1, depth_ = 1;
   Side lhs_group_, lhs_row_, lhs_depth_, rhs_group_, rhs_column_, rhs_depth_;  // Used if the product is a dot.
-  tensor::Dims row_dims_, row_sizes_, depth_sizes_;  // Used if it is a convolution.
+  tensor::Dims row_dims_, row_sizes_, depth_sizes_;                           // Used if it is a convolution.
 };
 
 }  // namespace xlad::compiler
