@@ -1,9 +1,15 @@
 // The UCX plugin does not access the memory of an operation after `disconnect` has returned, even if the peer makes no
-// progress.
+// progress or has been killed.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +20,8 @@
 namespace xlad::collectives {
 namespace {
 
-constexpr size_t kBytes = 4 << 20;  // Too large for the libraries' own buffers.
+constexpr size_t kBytes = 4 << 20;        // Too large for the libraries' own buffers.
+constexpr size_t kLargeBytes = 32 << 20;  // Larger than the buffers of a connection.
 
 // An engine that makes progress only when it is told to, and its peer.
 struct End {
@@ -53,22 +60,57 @@ void Move(const std::vector<End*>& ends) {
   }
 }
 
-absl::StatusOr<const xlad_transport_api*> LoadUcx() { return LoadPlugin({"ucx", "libucx-dev", "libucx0"}); }
+// Sets a variable of the environment, or removes it if the value is null, while the object exists.
+class ScopedVariable {
+ public:
+  ScopedVariable(const char* name, const char* value) : name_(name) {
+    if (const char* const before = std::getenv(name)) before_ = before;
+    Set(value);
+  }
+  ~ScopedVariable() { Set(before_.has_value() ? before_->c_str() : nullptr); }
+
+ private:
+  void Set(const char* value) {
+    if (value == nullptr) unsetenv(name_);
+    if (value != nullptr) setenv(name_, value, 1);
+  }
+
+  const char* const name_;
+  std::optional<std::string> before_;
+};
+
+// The parameter is the value of UCX_TLS. If it is null, the plugin chooses shared memory.
+class PluginDisconnect : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+#if __has_feature(thread_sanitizer)
+    GTEST_SKIP() << "UCX crashes under ThreadSanitizer";
+#endif
+    const auto api = LoadPlugin({"ucx", "libucx-dev", "libucx0"});
+    if (absl::IsNotFound(api.status())) GTEST_SKIP() << api.status();
+    ASSERT_TRUE(api.ok()) << api.status();
+    api_ = *api;
+  }
+
+  const xlad_transport_api* api_ = nullptr;
+
+ private:
+  const ScopedVariable transports_{"UCX_TLS", GetParam()};
+  const ScopedVariable memory_{"UCX_MM_ERROR_HANDLING", nullptr};
+};
+
+std::string NameOf(const testing::TestParamInfo<const char*>& info) {
+  return info.param == nullptr ? "shared_memory" : info.param;
+}
+INSTANTIATE_TEST_SUITE_P(, PluginDisconnect, testing::Values("tcp", nullptr), NameOf);
 
 // One end disconnects while its operation waits for the other end, which makes no progress until then.
-TEST(PluginDisconnect, UcxDoesNotAccessTheMemoryAfterwards) {
-#if __has_feature(thread_sanitizer)
-  GTEST_SKIP() << "UCX crashes under ThreadSanitizer";
-#endif
-  const auto api = LoadUcx();
-  if (absl::IsNotFound(api.status())) GTEST_SKIP() << api.status();
-  ASSERT_TRUE(api.ok()) << api.status();
-  setenv("UCX_TLS", "tcp", 1);  // With shared memory, an operation needs no progress of the other end.
+TEST_P(PluginDisconnect, UcxDoesNotAccessTheMemoryAfterwards) {
   for (const bool sends : {false, true}) {
     for (const int flush_ms : {0, 500}) {
       SCOPED_TRACE(absl::StrCat(sends ? "send" : "receive", ", flush ", flush_ms, " ms"));
       End here, there;
-      here.api = there.api = *api;
+      here.api = there.api = api_;
       ASSERT_EQ(here.Open(0), XLAD_TRANSPORT_OK) << here.error.text;
       ASSERT_EQ(there.Open(1), XLAD_TRANSPORT_OK) << there.error.text;
       ASSERT_EQ(here.Connect(&there, 1), XLAD_TRANSPORT_OK) << here.error.text;
@@ -91,30 +133,21 @@ TEST(PluginDisconnect, UcxDoesNotAccessTheMemoryAfterwards) {
       there.api->close(there.engine);
     }
   }
-  unsetenv("UCX_TLS");
 }
 
 // A message in fragments has partly arrived when its receiver disconnects. The sender then sends the rest. Another peer
 // of the receiver has an operation, too.
-TEST(PluginDisconnect, UcxDoesNotWriteTheRestOfAMessage) {
-#if __has_feature(thread_sanitizer)
-  GTEST_SKIP() << "UCX crashes under ThreadSanitizer";
-#endif
-  constexpr size_t kLargeBytes = 32 << 20;  // The buffers of a connection are smaller.
-  const auto api = LoadUcx();
-  if (absl::IsNotFound(api.status())) GTEST_SKIP() << api.status();
-  ASSERT_TRUE(api.ok()) << api.status();
-  setenv("UCX_TLS", "tcp", 1);
-  setenv("UCX_RNDV_THRESH", "inf", 1);
+TEST_P(PluginDisconnect, UcxDoesNotWriteTheRestOfAMessage) {
+  const ScopedVariable fragments("UCX_RNDV_THRESH", "inf");
   for (const bool other_sends : {false, true}) {
     SCOPED_TRACE(other_sends ? "send" : "receive");
     End here, there, other;
-    here.api = there.api = other.api = *api;
+    here.api = there.api = other.api = api_;
     ASSERT_EQ(here.Open(0), XLAD_TRANSPORT_OK) << here.error.text;
     ASSERT_EQ(there.Open(1), XLAD_TRANSPORT_OK) << there.error.text;
     ASSERT_EQ(other.Open(2), XLAD_TRANSPORT_OK) << other.error.text;
     End here_too;
-    here_too.api = *api;
+    here_too.api = api_;
     here_too.engine = here.engine;
     ASSERT_EQ(here.Connect(&there, 1), XLAD_TRANSPORT_OK) << here.error.text;
     ASSERT_EQ(here_too.Connect(&other, 2), XLAD_TRANSPORT_OK) << here_too.error.text;
@@ -141,8 +174,70 @@ TEST(PluginDisconnect, UcxDoesNotWriteTheRestOfAMessage) {
     other.api->disconnect(other.engine, other.peer, 0);
     for (End* end : {&here, &there, &other}) end->api->close(end->engine);
   }
-  unsetenv("UCX_RNDV_THRESH");
-  unsetenv("UCX_TLS");
+}
+
+std::string AddressOf(const End& end) {
+  const void* address = nullptr;
+  size_t bytes = 0;
+  xlad_transport_error error = {};
+  EXPECT_EQ(end.api->address(end.engine, &address, &bytes, &error), XLAD_TRANSPORT_OK) << error.text;
+  return std::string(static_cast<const char*>(address), bytes);
+}
+
+// Sends an address to another process and receives that of the other process.
+void Exchange(int fd, const std::string& own, std::string* theirs) {
+  ASSERT_EQ(send(fd, own.data(), own.size(), MSG_NOSIGNAL), std::ssize(own));
+  theirs->resize(64 << 10);
+  theirs->resize(std::max<ssize_t>(recv(fd, theirs->data(), theirs->size(), 0), 0));
+}
+
+int ConnectTo(const std::string& address, int device, End* end) {
+  const xlad_transport_target target{device, address.data(), address.size()};
+  return end->api->connect(end->engine, &target, &end->peer, &end->error);
+}
+
+// Runs in a process of its own: sends a message until the process is killed.
+[[noreturn]] void SendUntilKilled(const xlad_transport_api* api, int fd) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  End end;
+  end.api = api;
+  end.memory.assign(kLargeBytes, 'x');
+  std::string address;
+  if (end.Open(1) == XLAD_TRANSPORT_OK) Exchange(fd, AddressOf(end), &address);
+  if (address.empty() || ConnectTo(address, 0, &end) != XLAD_TRANSPORT_OK) _exit(1);
+  if (end.Start(/*sends=*/true) != XLAD_TRANSPORT_PENDING) _exit(1);
+  while (true) api->progress(end.engine);
+}
+
+// The sender of a message is killed when a part of the message has arrived.
+TEST_P(PluginDisconnect, UcxDoesNotWriteTheRestOfAMessageOfAKilledProcess) {
+  const ScopedVariable fragments("UCX_RNDV_THRESH", "inf");
+  int pair[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+  const pid_t child = fork();  // Before this process opens an engine, because threads of UCX do not survive a fork.
+  if (child == 0) SendUntilKilled(api_, pair[1]);
+  close(pair[1]);
+  End here;
+  here.api = api_;
+  ASSERT_EQ(here.Open(0), XLAD_TRANSPORT_OK) << here.error.text;
+  std::string address;
+  Exchange(pair[0], AddressOf(here), &address);
+  ASSERT_FALSE(address.empty()) << "the child has failed";
+  ASSERT_EQ(ConnectTo(address, 1, &here), XLAD_TRANSPORT_OK) << here.error.text;
+  here.memory.assign(kLargeBytes, '.');
+  ASSERT_EQ(here.Start(/*sends=*/false), XLAD_TRANSPORT_PENDING);
+  while (here.memory[0] == '.') api_->progress(here.engine);
+  kill(child, SIGKILL);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status)) << status;
+  close(pair[0]);
+  Move({&here});
+  here.api->disconnect(here.engine, here.peer, 0);
+  std::fill(here.memory.begin(), here.memory.end(), '*');
+  Move({&here});
+  EXPECT_EQ(std::count(here.memory.begin(), here.memory.end(), '*'), std::ssize(here.memory));
+  api_->close(here.engine);
 }
 
 }  // namespace
