@@ -70,9 +70,11 @@ ucs_status_t OpenContext(const xlad_transport_options* options, xlad_transport_e
   if (status != UCS_OK) return status;
   if (options->any_network == 0) status = ucp_config_modify(config, "NET_DEVICES", "lo");
   // Without this option, UCX uses no shared memory for endpoints that report the loss of their peer, and sends through
-  // the loopback interface. If UCX_TLS excludes shared memory, UCX would warn that the option is unused.
-  if (std::getenv("UCX_TLS") == nullptr && std::getenv("UCX_MM_ERROR_HANDLING") == nullptr) {
-    ucp_config_modify(config, "MM_ERROR_HANDLING", "y");  // An error means that this version has no such option.
+  // the loopback interface. A user who sets UCX_TLS has chosen the transports and may set this option as well. The
+  // plugin does not set it then, because UCX warns of options of transports that UCX_TLS excludes.
+  if (status == UCS_OK && std::getenv("UCX_TLS") == nullptr && std::getenv("UCX_MM_ERROR_HANDLING") == nullptr) {
+    const ucs_status_t changed = ucp_config_modify(config, "MM_ERROR_HANDLING", "y");
+    if (changed != UCS_ERR_NO_ELEM) status = changed;  // Old versions have no such option.
   }
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
