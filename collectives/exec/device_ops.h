@@ -2,8 +2,7 @@
 //
 // The implementation is a stream of the device (runtime/device.h): work that is enqueued here runs after all earlier
 // work of that stream. If the host can access the device's memory, transports read and write the buffers directly.
-// Otherwise schedules run in the device's memory (collectives/exec/device) if all devices of the group have the same
-// memory, or else on copies in host memory (collectives/exec/staged_communicator.h).
+// Otherwise collectives run on copies in host memory (collectives/exec/staged_communicator.h).
 #pragma once
 
 #include <cstddef>
@@ -83,8 +82,8 @@ class DeviceOps {
   virtual absl::Status WaitFor(const Event& event) = 0;
 
   // The name of the memory of the stream's device. Streams of this process with the same name can access each other's
-  // buffers by Copy and Reduce. Empty if schedules cannot run in the memory; the functions below then return
-  // Unimplemented.
+  // buffers by Copy and Reduce. Empty if the stream has no kernels that reduce arrays; the functions below then
+  // return Unimplemented. No communicator uses these functions yet.
   virtual std::string memory_name() const { return ""; }
   // Device memory with undefined contents, which is freed with the last reference. It must outlive the work that uses
   // it.
@@ -105,7 +104,7 @@ class DeviceOps {
 
  private:
   static absl::Status NoSchedules() {
-    return absl::UnimplementedError("the device does not run schedules of collectives in its memory");
+    return absl::UnimplementedError("the device has no kernels that reduce arrays");
   }
 };
 

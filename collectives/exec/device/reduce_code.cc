@@ -8,6 +8,9 @@
 namespace xlad::collectives {
 namespace {
 
+// The bytes of the largest elements, times this limit, are below 2^63.
+constexpr int64_t kMaxElements = int64_t{1} << 56;
+
 using tensor::ElementType;
 
 static_assert(DeviceReduction::kMaxSources == XLAD_REDUCE_SOURCES);
@@ -95,10 +98,10 @@ absl::StatusOr<KernelReduction> CheckedKernelReduction(const DeviceReduction& re
                                                  tensor::ToString(reduction.type),
                                                  ", expected one for which devices have a kernel"));
   }
-  if (sources < 1 || sources > DeviceReduction::kMaxSources || count < 0) {
+  if (sources < 1 || sources > DeviceReduction::kMaxSources || count < 0 || count > kMaxElements) {
     return absl::InvalidArgumentError(absl::StrCat("found a reduction of ", sources, " arrays of ", count,
                                                    " elements, expected 1 to ", DeviceReduction::kMaxSources,
-                                                   " arrays of 0 or more elements"));
+                                                   " arrays of 0 to ", kMaxElements, " elements; divide the arrays"));
   }
   kernel->what.sources = static_cast<int>(sources);
   return *kernel;

@@ -145,6 +145,7 @@ TEST_P(DeviceReduce, RefusesWhatHasNoKernel) {
   EXPECT_EQ(code({}, none, 20), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(code({}, many, 20), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(code({}, one, -1), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code({ElementType::kF64}, one, int64_t{1} << 61), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(code({}, one, 0), absl::StatusCode::kOk);
   if (ChecksAddresses()) EXPECT_EQ(code({}, one, 100'000), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(stream_->Synchronize().ok());

@@ -54,7 +54,8 @@ absl::Status CudaStream::Reduce(const collectives::DeviceReduction& reduction, v
   const int64_t numbers = count * kernel.numbers_per_element, blocks = CeilDiv(numbers, XLAD_REDUCE_THREADS);
   if (blocks > INT_MAX) {
     return absl::InvalidArgumentError(absl::StrCat("cuda: found a reduction of ", count, " elements, expected at most ",
-                                                   int64_t{INT_MAX} * XLAD_REDUCE_THREADS));
+                                                   int64_t{INT_MAX} * XLAD_REDUCE_THREADS / kernel.numbers_per_element,
+                                                   "; divide the arrays"));
   }
   std::vector<void*> parameters = {to, reinterpret_cast<void*>(numbers),
                                    reinterpret_cast<void*>(XladReduceCode(kernel.what))};

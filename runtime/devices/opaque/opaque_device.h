@@ -16,7 +16,7 @@ absl::StatusOr<std::unique_ptr<Device>> MakeOpaqueDevice();
 // Loads code that runs on this CPU. The code is called with real addresses that this process can access.
 using NativeLoader = std::function<absl::StatusOr<std::unique_ptr<LoadedExecutable>>(Executable executable)>;
 // The same device for another kind whose code runs on this CPU. `name` is the name of its devices. If `runs_schedules`
-// is set, collectives may run their schedules in the device's memory (collectives/exec/device).
+// is set, its streams reduce arrays in the device's memory (DeviceOps::Reduce).
 absl::StatusOr<std::unique_ptr<Device>> MakeOpaqueDevice(const std::string& name, NativeLoader load,
                                                          bool runs_schedules = false);
 
