@@ -34,7 +34,13 @@ absl::Status Refuse(absl::string_view primitive, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("kernel schedule: ", primitive, ": ", what));
 }
 
-int64_t SumBytes(ElementType type) { return tensor::ByteWidth(SumTypeOf(type)); }
+// The bytes of a sum. Sums of pairs have 4 bytes (ProductArithmetic).
+int64_t SumBytes(ElementType type, bool pairs) { return pairs ? 4 : tensor::ByteWidth(SumTypeOf(type)); }
+
+// The bytes that a sum has in a vector. The two parts of a complex sum are in two vectors.
+int64_t LaneBytes(const ProductSizes& sizes) {
+  return SumBytes(sizes.type, sizes.pairs) / (tensor::IsComplex(sizes.type) ? 2 : 1);
+}
 
 std::string LoopName(int dim, const char* part) { return absl::StrCat(kDimNames[dim], part); }
 
@@ -74,7 +80,9 @@ class ProductScheduler {
  private:
   const KernelSchedule& schedule() const { return result_.schedule; }
   int64_t SizeOf(int dim) const { return result_.kernel.dims[dim].size; }
-  ElementType type() const { return result_.kernel.arrays[kResult].type; }
+  int64_t sum_bytes() const {
+    return SumBytes(result_.kernel.arrays[kResult].type, MultipliesPairs(ProductOf(result_.kernel)));
+  }
 
   absl::Status Split() {
     factors_[kM] = factors_[kN] = factors_[kK] = 0;
@@ -168,7 +176,7 @@ class ProductScheduler {
     if (!is_power(atom.rows) || !is_power(atom.columns)) return Refuse(text, "expected powers of two");
     const bool by_rows = blocks_.vectorizes_rows;
     const int64_t lanes = by_rows ? atom.rows : atom.columns, lines = by_rows ? atom.columns : atom.rows;
-    const int64_t bytes = SumBytes(type());
+    const int64_t bytes = sum_bytes();
     if (lanes < kMinLanes || lanes * bytes > kMaxAtomVectorBytes) {
       return Refuse(text, absl::StrCat("found ", lanes, " sums along the lanes of vectors, expected ", kMinLanes,
                                        " to ", kMaxAtomVectorBytes / bytes));
@@ -187,11 +195,13 @@ class ProductScheduler {
 
   // Blocks are rounded up to whole panels and squares, so this is an upper bound.
   absl::Status CheckStack() const {
-    const int64_t bytes = SumBytes(type());
-    const double rows = static_cast<double>(RoundUp(blocks_.rows, 64));
-    const double columns = static_cast<double>(RoundUp(blocks_.columns, 64));
+    const int64_t row_panel = std::max<int64_t>(64, blocks_.atom_rows);
+    const int64_t column_panel = std::max<int64_t>(64, blocks_.atom_columns);
+    const double rows = static_cast<double>(RoundUp(blocks_.rows, row_panel));
+    const double columns = static_cast<double>(RoundUp(blocks_.columns, column_panel));
     const double depth = static_cast<double>(RoundUp(blocks_.depth, 32));
-    const double needed = static_cast<double>(bytes) * ((rows + columns + 64) * depth + rows * columns);
+    const double staged = static_cast<double>(std::max(row_panel, column_panel));
+    const double needed = static_cast<double>(sum_bytes()) * ((rows + columns + staged) * depth + rows * columns);
     if (needed <= kMaxStackBytes) return absl::OkStatus();
     return Refuse(
         absl::StrCat("split m ", blocks_.rows, ", n ", blocks_.columns, ", k ", blocks_.depth),
@@ -343,8 +353,7 @@ absl::Status VerifyProduct(const Kernel& kernel) {
 
 ProductBlocks DefaultBlocks(const ProductSizes& sizes, int64_t wanted_tiles) {
   const int64_t parts = tensor::IsComplex(sizes.type) ? 2 : 1;
-  // Sums of pairs have 4 bytes.
-  const int64_t bytes = sizes.pairs ? 4 : SumBytes(sizes.type) / parts, lanes = kVectorBytes / bytes;
+  const int64_t bytes = LaneBytes(sizes), lanes = kVectorBytes / bytes;
   ProductBlocks blocks;
   blocks.vectorizes_rows = !sizes.has_any_rows && sizes.columns < lanes && sizes.rows > sizes.columns;
   // An element of a large operand is multiplied with one vector only if the other operand is thin. It is then read
@@ -384,7 +393,7 @@ absl::StatusOr<ScheduledKernel> ApplyProductSchedule(Kernel kernel, KernelSchedu
 
 std::vector<KernelSchedule> CandidateProductSchedules(const ScheduledKernel& usual) {
   const ProductSizes sizes = SizesOf(usual.kernel);
-  const int64_t lanes = std::max<int64_t>(kMinLanes, kVectorBytes / SumBytes(sizes.type));
+  const int64_t lanes = std::max<int64_t>(kMinLanes, kVectorBytes / LaneBytes(sizes));
   std::vector<KernelSchedule> candidates = {usual.schedule};
   // Adds the blocks that `change` makes of the usual ones, with as many tiles as before.
   const auto add = [&](auto change) {

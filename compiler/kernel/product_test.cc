@@ -236,6 +236,13 @@ TEST(ProductKernel, RefusesBlocksThatDoNotFit) {
   const auto pairs = ProductProgram("s8[40,12]", "s8[12,24]",
                                     "s32[40,24] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}");
   Refuses(ProductKernelOf(*pairs), "stage x0 k.o\n", "", "factors that are multiplied in pairs must be packed");
+  // Their sums have 4 bytes, also if the results have one.
+  const auto narrow = ProductProgram("u8[10880,32]", "u8[32,24]",
+                                     "u8[10880,24] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}");
+  const Kernel kernel = ProductKernelOf(*narrow);
+  Refuses(kernel, "split m 40\nsplit n 24\nsplit k 12", "split m 10880\nsplit n 1\nsplit k 32",
+          "split m 10880, n 1, k 32: found blocks of");
+  Refuses(kernel, "vectorize n.i", "vectorize n.i\natom 1 128", "found 128 sums along the lanes of vectors");
   EXPECT_TRUE(absl::StrContains(ApplySchedule(ProductKernelOf(*pairs), *ParseSchedule("order r\n")).status().message(),
                                 "split m: found no such split"));
 }

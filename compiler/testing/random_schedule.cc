@@ -31,7 +31,7 @@ KernelSchedule RandomProductSchedule(const Kernel& kernel, Random& random) {
     if (is_in_lanes || below(2) == 0) schedule.stage.push_back({kernel.arrays[operand].name, "k.o"});
   }
   if (below(2) == 0) {
-    const int64_t lanes = int64_t{4} << below(2), lines = int64_t{1} << below(5);
+    const int64_t lanes = int64_t{4} << below(5), lines = int64_t{1} << below(5);
     schedule.atom = by_rows ? KernelSchedule::Tile{lanes, lines} : KernelSchedule::Tile{lines, lanes};
   }
   return schedule;
