@@ -79,7 +79,7 @@ class ScopedVariable {
   std::optional<std::string> before_;
 };
 
-// The parameter is the value of UCX_TLS. If it is null, the plugin chooses shared memory.
+// The parameter is the value of UCX_TLS. If it is null, UCX may use shared memory.
 class PluginDisconnect : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -96,7 +96,7 @@ class PluginDisconnect : public testing::TestWithParam<const char*> {
 
  private:
   const ScopedVariable transports_{"UCX_TLS", GetParam()};
-  const ScopedVariable memory_{"UCX_MM_ERROR_HANDLING", nullptr};
+  const ScopedVariable memory_{"UCX_MM_ERROR_HANDLING", GetParam() == nullptr ? "y" : nullptr};
 };
 
 std::string NameOf(const testing::TestParamInfo<const char*>& info) {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <set>
 #include <string>
 
@@ -69,13 +68,6 @@ ucs_status_t OpenContext(const xlad_transport_options* options, xlad_transport_e
   ucs_status_t status = ucp_config_read(nullptr, nullptr, &config);
   if (status != UCS_OK) return status;
   if (options->any_network == 0) status = ucp_config_modify(config, "NET_DEVICES", "lo");
-  // Without this option, UCX uses no shared memory for endpoints that report the loss of their peer, and sends through
-  // the loopback interface. A user who sets UCX_TLS has chosen the transports and may set this option as well. The
-  // plugin does not set it then, because UCX warns of options of transports that UCX_TLS excludes.
-  if (status == UCS_OK && std::getenv("UCX_TLS") == nullptr && std::getenv("UCX_MM_ERROR_HANDLING") == nullptr) {
-    const ucs_status_t changed = ucp_config_modify(config, "MM_ERROR_HANDLING", "y");
-    if (changed != UCS_ERR_NO_ELEM) status = changed;  // Old versions have no such option.
-  }
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
   params.features = UCP_FEATURE_TAG;
