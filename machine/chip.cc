@@ -14,8 +14,8 @@
 
 #define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 0
-// Version 3.3 of toml++ asserts in parse_key what the same function then checks, so that a file with "[=]" would end the
-// process. The other assertions stay.
+// Version 3.3 of toml++ asserts in parse_key what the same function then checks, so that a file with "[=]" would end
+// the process. The other assertions stay.
 #if __has_include(<toml++/impl/preprocessor.h>)
 #include <toml++/impl/preprocessor.h>
 #undef TOML_ASSERT_ASSUME

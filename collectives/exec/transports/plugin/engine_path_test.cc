@@ -67,7 +67,7 @@ int Test(xlad_transport_engine*, xlad_transport_request* request, size_t* receiv
   return XLAD_TRANSPORT_OK;
 }
 std::atomic<int> progress_result = 0;  // The engine's thread reads it, too.
-int Progress(xlad_transport_engine*) { return progress_result; }
+int FakeProgress(xlad_transport_engine*) { return progress_result; }
 
 constexpr xlad_transport_api kApi = {XLAD_TRANSPORT_ABI,
                                      sizeof(xlad_transport_api),
@@ -82,7 +82,7 @@ constexpr xlad_transport_api kApi = {XLAD_TRANSPORT_ABI,
                                      Post,
                                      PostReceive,
                                      Test,
-                                     Progress,
+                                     FakeProgress,
                                      nullptr,
                                      nullptr,
                                      nullptr};

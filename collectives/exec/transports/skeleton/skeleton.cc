@@ -186,7 +186,7 @@ int Test(xlad_transport_engine* engine, xlad_transport_request* request, size_t*
   return status;
 }
 
-int Progress(xlad_transport_engine*) { return 0; }
+int MakeProgress(xlad_transport_engine*) { return 0; }
 
 constexpr xlad_transport_api kApi = {XLAD_TRANSPORT_ABI,
                                      sizeof(xlad_transport_api),
@@ -201,7 +201,7 @@ constexpr xlad_transport_api kApi = {XLAD_TRANSPORT_ABI,
                                      Post,
                                      PostReceive,
                                      Test,
-                                     Progress,
+                                     MakeProgress,
                                      /*register_memory=*/nullptr,
                                      /*unregister_memory=*/nullptr,
                                      /*end_process=*/nullptr};
