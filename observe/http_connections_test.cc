@@ -53,7 +53,7 @@ int64_t OpenFilesNow() {
   return std::distance(begin(files), end(files));
 }
 
-// The answer, or an empty text if there is none after kLong.
+// Returns the answer, or an empty text if none arrives within kLong.
 std::string GetInTime(const std::string& address, const std::string& path) {
   auto answer = std::make_shared<std::promise<std::string>>();
   auto got = answer->get_future();
@@ -93,6 +93,15 @@ bool HoldsInTime(Condition holds) {
   return true;
 }
 
+// Answers with the request itself, but only after `released` is ready. Counts the requests in `begun`.
+HttpConnections::Answer AnswerAfter(std::shared_future<void> released, std::atomic<int>* begun) {
+  return [released = std::move(released), begun](const std::string& request, const std::string&) {
+    ++*begun;
+    released.wait();
+    return request;
+  };
+}
+
 // More complete requests than the threads can answer.
 TEST(HttpConnections, RequestsThatWaitForAThreadAreLimited) {
   constexpr int kClients = 600;
@@ -100,14 +109,8 @@ TEST(HttpConnections, RequestsThatWaitForAThreadAreLimited) {
   ASSERT_TRUE(MayOpenFiles(3 * kClients)) << "too few open files are allowed";
   std::promise<void> release;
   std::atomic<int> begun = 0;
-  const auto server = HttpConnections::Listen(
-      "127.0.0.1:0",
-      [&begun, released = release.get_future().share()](const std::string& request, const std::string&) {
-        ++begun;
-        released.wait();
-        return request;
-      },
-      Patient());
+  const auto server =
+      HttpConnections::Listen("127.0.0.1:0", AnswerAfter(release.get_future().share(), &begun), Patient());
   ASSERT_TRUE(server.ok()) << server.status();
   const int64_t before = OpenFilesNow();
   std::vector<FileDescriptor> clients;
@@ -128,14 +131,7 @@ TEST(HttpConnections, TheEndDoesNotAnswerRequestsThatWaitForAThread) {
   constexpr int kClients = 20;
   std::promise<void> release;
   std::atomic<int> begun = 0;
-  auto server = HttpConnections::Listen(
-      "127.0.0.1:0",
-      [&begun, released = release.get_future().share()](const std::string& request, const std::string&) {
-        ++begun;
-        released.wait();
-        return request;
-      },
-      Patient());
+  auto server = HttpConnections::Listen("127.0.0.1:0", AnswerAfter(release.get_future().share(), &begun), Patient());
   ASSERT_TRUE(server.ok()) << server.status();
   std::vector<FileDescriptor> clients, idle;
   for (int c = 0; c < kClients; ++c) clients.push_back(SendBytes((*server)->Address(), "GET / HTTP/1.1\r\n\r\n"));
