@@ -526,18 +526,7 @@ TEST_F(GrpcServerTest, UploadsThatAreCutOffOrHaveOtherContentsLeaveNothing) {
 // 60,000 reads of the blob would be 500 GB.
 TEST_F(GrpcServerTest, ABlobThatARequestNamesOftenIsReadOnce) {
   const std::string blob(8 << 20, 'x'), digest = Sha256Hex(blob);
-  const grpc::Status put = WithContext([&](grpc::ClientContext* context) {
-    PutBlobResponse response;
-    const auto writer = stub_->PutBlob(context, &response);
-    PutBlobRequest request;
-    request.set_digest(digest);
-    for (size_t at = 0; at < blob.size(); at += 1 << 20) {
-      request.set_chunk(blob.substr(at, 1 << 20));
-      writer->Write(request);
-    }
-    writer->WritesDone();
-    return writer->Finish();
-  });
+  const grpc::Status put = Put(digest, blob);
   ASSERT_TRUE(put.ok()) << put.error_message();
   HasBlobsRequest request;
   for (int i = 0; i < 60'000; ++i) request.add_digests(digest);
