@@ -4,11 +4,13 @@
 
 #include <chrono>
 #include <future>
+#include <memory>
 #include <string>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "base/grpc_channel.h"
+#include "base/status.h"
 #include "proto/worker.grpc.pb.h"
 #include "proto/xlad_v1.h"
 #include "service/access.h"
@@ -19,6 +21,31 @@ namespace xlad::service {
 namespace {
 
 constexpr int64_t kReadAheadMs = 600'000;  // Longer than the test takes, however busy the machine is.
+
+// Serves the calls of a table to callers with kSharedToken.
+constexpr char kSharedToken[] = "the shared token";
+class TableServer {
+ public:
+  explicit TableServer(CallTable table)
+      : router_(std::move(table), [](const std::string&, const std::string&) {}),
+        access_({"127.0.0.1:1", kSharedToken, nullptr}) {
+    router_.SetAccess(&access_);
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // Otherwise the window may grow.
+    builder.RegisterCallbackGenericService(&router_);
+    server_ = builder.BuildAndStart();
+    XLAD_CHECK(server_ != nullptr);
+  }
+  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+  void Shutdown() { server_->Shutdown(); }
+
+ private:
+  CallRouter router_;
+  AccessControl access_;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
 
 // The second message is larger than the HTTP/2 window of a call, so the client can send it only if it is read.
 TEST(ReadAhead, TheNextMessageArrivesWhileTheHandlerIsBusy) {
@@ -41,20 +68,10 @@ TEST(ReadAhead, TheNextMessageArrivesWhileTheHandlerIsBusy) {
                                 received += request.chunk();
                                 return stream->Write(PutBlobResponse());
                               }};
-  CallRouter router(std::move(table), [](const std::string&, const std::string&) {});
-  AccessControl access({"127.0.0.1:1", "the shared token", nullptr});
-  router.SetAccess(&access);
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // Otherwise the window may grow.
-  builder.RegisterCallbackGenericService(&router);
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  ASSERT_NE(server, nullptr);
-
-  const auto stub = Coordinator::NewStub(*MakeChannel({absl::StrCat("127.0.0.1:", port), "", ""}));
+  TableServer server(std::move(table));
+  const auto stub = Coordinator::NewStub(*MakeChannel({server.address(), "", ""}));
   grpc::ClientContext context;
-  PrepareCall(&context, "the shared token", kReadAheadMs);
+  PrepareCall(&context, kSharedToken, kReadAheadMs);
   PutBlobResponse response;
   const auto upload = stub->PutBlob(&context, &response);
   PutBlobRequest request;
@@ -69,7 +86,7 @@ TEST(ReadAhead, TheNextMessageArrivesWhileTheHandlerIsBusy) {
   const grpc::Status status = upload->Finish();
   EXPECT_TRUE(status.ok()) << status.error_message();
   EXPECT_TRUE(received == "first, " + large);
-  server->Shutdown();
+  server.Shutdown();
   pool.Stop();
 }
 
@@ -93,19 +110,10 @@ TEST(GoneClient, EndsTheWorkOfItsHandler) {
                                  ended.set_value(status);
                                  return status;
                                }};
-  CallRouter router(std::move(table), [](const std::string&, const std::string&) {});
-  AccessControl access({"127.0.0.1:1", "the shared token", nullptr});
-  router.SetAccess(&access);
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-  builder.RegisterCallbackGenericService(&router);
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  ASSERT_NE(server, nullptr);
-
-  const auto stub = Coordinator::NewStub(*MakeChannel({absl::StrCat("127.0.0.1:", port), "", ""}));
+  TableServer server(std::move(table));
+  const auto stub = Coordinator::NewStub(*MakeChannel({server.address(), "", ""}));
   grpc::ClientContext context;
-  PrepareCall(&context, "the shared token", kReadAheadMs);
+  PrepareCall(&context, kSharedToken, kReadAheadMs);
   std::thread client([&] {
     HasBlobsResponse response;
     EXPECT_EQ(stub->HasBlobs(&context, HasBlobsRequest(), &response).error_code(), grpc::StatusCode::CANCELLED);
@@ -114,7 +122,7 @@ TEST(GoneClient, EndsTheWorkOfItsHandler) {
   context.TryCancel();
   EXPECT_TRUE(absl::IsCancelled(ended.get_future().get()));
   client.join();
-  server->Shutdown();
+  server.Shutdown();
   pool.Stop();
 }
 
