@@ -154,7 +154,6 @@ bool ReadsAll(const Instruction& root) {
 
 bool IsWorthBlocks(const Instruction& product) {
   if (product.shape().elements() == 0 || product.operand(0)->shape().elements() == 0) return false;
-  if (HasVectorsOfGroups(product)) return false;
   return product.opcode() == Opcode::kConvolution ? IsConvolutionWorthBlocks(product) : IsDotWorthBlocks(product);
 }
 
