@@ -351,7 +351,7 @@ ENTRY e {
                              testing::HasSubstr("found custom-call target \"unknown.target\", expected")));
 }
 
-TEST(Compile, ALoopInAReducerIsRefused) {
+TEST(Compile, ALoopOfUnknownTripCountInAReducerIsRefused) {
   const auto loop = Compile(RequestFor(R"(HloModule m
 cond { x = f32[] parameter(0) one = f32[] constant(1) ROOT c = pred[] compare(x, one), direction=GT }
 body { x = f32[] parameter(0) half = f32[] constant(0.5) ROOT y = f32[] multiply(x, half) }
@@ -364,7 +364,8 @@ ENTRY e {
 })"));
   EXPECT_EQ(loop.status().code(), absl::StatusCode::kUnimplemented) << loop.status();
   EXPECT_THAT(std::string(loop.status().message()),
-              testing::HasSubstr("found a loop in a computation that is applied to each element, expected no loop"));
+              testing::HasSubstr("found a loop in a computation that is applied to each element, expected no loop, or "
+                                 "one with a constant trip count"));
 }
 
 // A reducer with conditionals whose branches, the same for all of them, have 20,000 instructions each.
@@ -399,6 +400,29 @@ TEST(Compile, ManyConditionalsThatCallALargeBranchInAReducerAreRefused) {
               testing::AllOf(testing::HasSubstr("computation sum: found conditionals that expand to 80"),
                              testing::HasSubstr(" instructions or more, expected at most 65536")));
   EXPECT_LE(SizeOfReducer(*many), 65'536);
+}
+
+// Each loop would have 300 instructions or more when it is unrolled, and the limit holds for all of them together.
+TEST(Compile, LoopsInAReducerAreUnrolledUpToALimit) {
+  std::string text = R"(HloModule m
+below { i = s32[] parameter(0) n = s32[] constant(100) ROOT c = pred[] compare(i, n), direction=LT }
+next { i = s32[] parameter(0) one = s32[] constant(1) ROOT j = s32[] add(i, one) }
+sum { a = s32[] parameter(0) b = s32[] parameter(1) w0 = s32[] add(a, b)
+)";
+  for (int i = 1; i <= 40; ++i) {
+    absl::StrAppend(&text, "z", i, " = s32[] constant(", i, ") l", i, " = s32[] while(z", i,
+                    "), condition=below, body=next w", i, " = s32[] add(w", i - 1, ", l", i, ")\n");
+  }
+  absl::StrAppend(&text, "ROOT r = s32[] copy(w40) }\nENTRY e { x = s32[3] parameter(0) z = s32[] constant(0)\n",
+                  "ROOT r = s32[] reduce(x, z), dimensions={0}, to_apply=sum }\n");
+  const auto module = hlo::ParseText(text);
+  ASSERT_TRUE(module.ok()) << module.status();
+  PassContext context;
+  ASSERT_TRUE(SelectBranches(**module, context).ok());
+  const auto& reducer = (*module)->entry()->root()->called()[0]->instructions();
+  const auto is_loop = [](const auto& instruction) { return instruction->opcode() == Opcode::kWhile; };
+  EXPECT_THAT(std::count_if(reducer.begin(), reducer.end(), is_loop), testing::AllOf(testing::Gt(0), testing::Lt(40)));
+  EXPECT_THAT(std::ssize(reducer), testing::AllOf(testing::Gt(2000), testing::Le(4096)));
 }
 
 // The lists of a request have an entry for each array. The error of a program with a token names the token, not a list.

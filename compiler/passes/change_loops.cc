@@ -22,6 +22,12 @@ bool ChangeLoops(Module& module, absl::FunctionRef<bool(Instruction*)> change) {
   return any_changed;
 }
 
+Instruction* UnrolledLoop(const Instruction& loop, int64_t iterations) {
+  Instruction* state = loop.operand(0);
+  for (int64_t i = 0; i < iterations; ++i) state = InlineInto(*loop.called()[1], {state}, loop.parent());
+  return state;
+}
+
 bool MayChangeElements(const Instruction& loop) {
   if (!HasTupleForm(loop) || loop.parent()->root() == &loop) return false;
   return std::all_of(loop.users().begin(), loop.users().end(),

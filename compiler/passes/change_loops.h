@@ -1,4 +1,4 @@
-// The walk over loops of passes that change them, and the addition of carried elements.
+// The walk over loops of passes that change them, the unrolling of a loop, and the addition of carried elements.
 #pragma once
 
 #include <vector>
@@ -12,6 +12,10 @@ namespace xlad::compiler {
 // Calls `change` for every while of every step computation, inner loops first. `change` returns whether it changed
 // instructions of the computation of the loop, from which dead code is then removed. Returns whether any call did.
 bool ChangeLoops(hlo::Module& module, absl::FunctionRef<bool(Instruction* loop)> change);
+
+// Appends `iterations` copies of the loop's body to the computation of the loop. Returns the final state. The loop
+// itself remains.
+Instruction* UnrolledLoop(const Instruction& loop, int64_t iterations);
 
 // Whether the carried elements of a loop can be changed: it has the tuple form, its result is read only by
 // get-tuple-elements, and it is not the root of its computation.

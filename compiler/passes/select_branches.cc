@@ -1,20 +1,26 @@
-// Replaces conditionals in reducers, comparators and other computations that kernels apply to each element. Kernels
-// have no control flow, so the branches are inlined and their results selected. Results are the same, because the
-// instructions of these computations have no side effects.
+// Replaces control flow in reducers, comparators and other computations that kernels apply to each element, because
+// kernels have none. Branches are inlined and their results selected, and counted loops are unrolled. Results are the
+// same, because the instructions of these computations have no side effects.
 //
-// Needs: inlined calls. Leaves: no conditional except in step computations. ResourceExhausted if such a computation
-// expands to more than 65,536 instructions.
+// Needs: inlined calls. Leaves, except in step computations: no conditional; no loop whose trip count is known, unless
+// the computation would have more than 4,096 instructions with the loop unrolled. ResourceExhausted if branches expand
+// a computation to more than 65,536 instructions.
+#include <optional>
+
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/analysis/clone.h"
 #include "compiler/analysis/step_computations.h"
+#include "compiler/passes/change_loops.h"
 #include "compiler/passes/passes.h"
+#include "hlo/analysis/trip_count.h"
 #include "hlo/build/builder.h"
 
 namespace xlad::compiler {
 namespace {
 
 constexpr int64_t kMaxSelectedInstructions = 1 << 16;
+constexpr int64_t kMaxWithUnrolledLoops = 1 << 12;  // Instructions of a computation.
 
 Instruction* TupleElement(hlo::Builder& builder, Instruction* tuple, int64_t i) {
   return tuple->opcode() == Opcode::kTuple ? tuple->operand(i) : builder.GetTupleElement(tuple, i);
@@ -60,13 +66,31 @@ absl::Status CheckSizeWith(const Instruction& conditional, const Computation& co
                    ", because the computation is applied to each element"));
 }
 
-absl::Status SelectIn(Computation* computation) {
-  for (bool again = true; again;) {  // Branches may contain conditionals.
+// The result of a loop as copies of its body, or null if the trip count is unknown or the computation would become too
+// large. The limit includes the copies of other loops, because inner loops are unrolled in each copy of an outer loop.
+Instruction* UnrolledResult(const Instruction& loop) {
+  const std::optional<int64_t> iterations = hlo::TripCount(loop);
+  const int64_t left = kMaxWithUnrolledLoops - std::ssize(loop.parent()->instructions());
+  if (!iterations.has_value() || *iterations > left / std::ssize(loop.called()[1]->instructions())) return nullptr;
+  return UnrolledLoop(loop, *iterations);
+}
+
+// The result of a conditional or loop without control flow. Returns null for a loop that remains, and for all other
+// instructions.
+absl::StatusOr<Instruction*> StraightResult(const Instruction& instruction) {
+  if (instruction.opcode() == Opcode::kWhile) return UnrolledResult(instruction);
+  if (instruction.opcode() != Opcode::kConditional) return nullptr;
+  XLAD_RETURN_IF_ERROR(CheckSizeWith(instruction, *instruction.parent()));
+  return SelectedBranch(instruction);
+}
+
+absl::Status Straighten(Computation* computation) {
+  for (bool again = true; again;) {  // Branches and bodies may contain conditionals and loops.
     again = false;
     for (Instruction* at : Snapshot(*computation)) {
-      if (at->opcode() != Opcode::kConditional) continue;
-      XLAD_RETURN_IF_ERROR(CheckSizeWith(*at, *computation));
-      at->ReplaceAllUsesWith(SelectedBranch(*at));
+      XLAD_ASSIGN_OR_RETURN(Instruction* const result, StraightResult(*at));
+      if (result == nullptr) continue;
+      at->ReplaceAllUsesWith(result);
       computation->Remove(at);
       again = true;
     }
@@ -81,7 +105,7 @@ absl::Status SelectBranches(hlo::Module& module, PassContext&) {
   const std::vector<Computation*> steps = StepComputations(module);
   const absl::flat_hash_set<const Computation*> is_step(steps.begin(), steps.end());
   for (const auto& computation : module.computations()) {
-    if (!is_step.contains(computation.get())) XLAD_RETURN_IF_ERROR(SelectIn(computation.get()));
+    if (!is_step.contains(computation.get())) XLAD_RETURN_IF_ERROR(Straighten(computation.get()));
   }
   FinishEdits(&module);
   return absl::OkStatus();

@@ -74,9 +74,7 @@ bool Unroll(Instruction* loop) {
   const std::optional<int64_t> iterations = TripCount(*loop);
   const Computation& body = *loop->called()[1];
   if (!iterations.has_value() || *iterations > kMaxUnrolledIterations || !MayUnroll(body, *iterations)) return false;
-  Instruction* state = loop->operand(0);
-  for (int64_t i = 0; i < *iterations; ++i) state = InlineInto(body, {state}, loop->parent());
-  loop->ReplaceAllUsesWith(state);
+  loop->ReplaceAllUsesWith(UnrolledLoop(*loop, *iterations));
   return true;
 }
 

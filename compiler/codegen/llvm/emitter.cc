@@ -218,7 +218,8 @@ std::string WhyNoCode(const Instruction& instruction) {
                         "\", expected an annotation of shardings, or a LAPACK routine as JAX calls it");
   }
   if (instruction.opcode() == Opcode::kWhile) {
-    return "found a loop in a computation that is applied to each element, expected no loop; unroll it";
+    return "found a loop in a computation that is applied to each element, expected no loop, or one with "
+           "a constant trip count that leaves at most 4096 instructions in the computation when it is unrolled";
   }
   const absl::string_view reason = WhyNoCpuLowering(instruction.opcode());
   return reason.empty() ? "found an opcode that has no code in a kernel, expected one with code" : std::string(reason);
