@@ -177,6 +177,46 @@ class Messages(ClusterTest):
         with self.assertRaisesRegex(Exception, "expected a number of 0 or more"):  # jax.jit still raises the error.
             jax.block_until_ready(jax.jit(root)(np.float32(-1), np.int32(1)))
 
+    def test_callbacks_that_lowering_adds(self):
+        """A primitive of a library, such as lineax's linear_solve, shows its callbacks only when it is lowered."""
+        import equinox as eqx
+        from jax.extend.core import Primitive
+        from jax.interpreters import mlir
+
+        def hidden(function):
+            primitive = Primitive(f"hidden_{function.__name__}")
+            primitive.def_abstract_eval(lambda x: x)
+            mlir.register_lowering(primitive, mlir.lower_fun(function, multiple_results=False))
+            return primitive.bind
+
+        def check(x):
+            # JAX drops the empty array from the results of the callback, but not from their shardings.
+            return eqx.error_if((x, x[:0]), x < 0, "expected a number of 0 or more")[0]
+
+        def host(x):
+            return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+        def show(x):
+            jax.debug.print("{}", x)
+            return x
+
+        checked, refused = hidden(check), [hidden(host), hidden(show)]
+        x = np.float32([4, 9])
+        for mesh in (None, {"dp": 2}):
+            with self.subTest(mesh=mesh):
+                root = self.cluster.jit(lambda x: jnp.sqrt(checked(x)), mesh=mesh, in_shardings=mesh and P("dp"))
+                np.testing.assert_array_equal(root(x), np.sqrt(x))
+                self.assertTrue(np.all(np.isnan(root(-x))))
+            for bind in refused:
+                def step(x, bind=bind):
+                    return bind(x) + 1
+
+                line = step.__code__.co_firstlineno + 1
+                with self.subTest(bind, mesh=mesh), self.assertRaisesRegex(
+                        TypeError, rf"test_jit_options.py:{line}: found a callback into Python in (pure_callback|debug_"
+                                   r"print), expected no calls back into Python: workers run no Python"):
+                    self.cluster.jit(step, mesh=mesh)(x)
+
     def test_lines_are_those_of_the_user(self):
         """Instructions of a library are attributed to the line that calls it."""
         import xlad.program as program

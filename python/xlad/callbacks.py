@@ -1,9 +1,15 @@
-"""Callbacks into Python, which workers cannot execute: they are refused or replaced."""
+"""Callbacks into Python, which workers cannot execute: they are refused or replaced.
+
+Most callbacks are in the jaxpr of the function. A primitive of a library, such as lineax's linear_solve, may add others
+when it is lowered. Only the lowered program shows these.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +18,8 @@ import numpy as np
 
 _REFUSED = {"debug_callback": "jax.debug.callback", "debug_print": "jax.debug.print",
             "pure_callback": "jax.pure_callback", "io_callback": "io_callback"}
+_EXPECTED = "expected no calls back into Python: workers run no Python"
+_CALL = re.compile(r"custom_call_target=\"\w*python_\w*callback\".*")
 _lock = threading.RLock()
 
 
@@ -24,8 +32,8 @@ def refuse(jaxpr: Any) -> bool:
         if name in _REFUSED and _only_raises(eqn.params):
             found = True
         elif name in _REFUSED:
-            raise TypeError(f"{_place(eqn)}found {_REFUSED[name]}, expected no calls back into Python: workers run no "
-                            "Python; return the values that you need as metrics or results")
+            raise TypeError(f"{_place(eqn)}found {_REFUSED[name]}, {_EXPECTED}; return the values that you need as "
+                            "metrics or results")
         for value in eqn.params.values():
             for inner in value if isinstance(value, (tuple, list)) else (value,):
                 inner = getattr(inner, "jaxpr", inner)
@@ -34,28 +42,55 @@ def refuse(jaxpr: Any) -> bool:
     return found
 
 
+def refuse_lowered(text: str) -> None:
+    """Raises an error if the HLO text contains a callback, which a primitive has added that `refuse` cannot look
+    into."""
+    if (call := _CALL.search(text)) is not None:
+        name = re.search(r'op_name="(?:[^"]*/)?([^"/]+)"', call[0])
+        what = f"a callback into Python in {name[1]}" if name else "a callback into Python"
+        raise TypeError(f"{_lowered_place(text, call[0])}found {what}, {_EXPECTED}")
+
+
 @contextlib.contextmanager
 def without_errors(found: bool) -> Iterator[dict[str, Any]]:
     """Yields options of jax.stages.Traced.lower. With these, equinox.error_if raises no error and returns NaN, as with
-    EQX_ON_ERROR=nan (for integers the largest number, for booleans true). Yields no options if `found` is false: the
-    program does not call equinox.error_if."""
-    if not found:
-        yield {}
-        return
-    from jax._src import callback, dispatch
-    from jax._src.interpreters import mlir
+    EQX_ON_ERROR=nan (for integers the largest number, for booleans true). `found` is whether `refuse` has seen such a
+    call, which JAX would otherwise refuse to lower for an abstract mesh."""
+    try:
+        from jax._src import callback, dispatch
 
-    rule = mlir.lower_fun(_not_a_number, multiple_results=True)
-    parameters = mlir.LoweringParameters(override_lowering_rules=((callback.pure_callback_p, rule),))
-    need_devices = dispatch.prim_requires_devices_during_lowering
+        parameters = _parameters()
+        need_devices = dispatch.prim_requires_devices_during_lowering
+    except (ImportError, AttributeError, TypeError):
+        yield {}  # The modules are not public. `refuse_lowered` then refuses the calls.
+        return
+    options = {"_private_parameters": parameters}
+    if not found:
+        yield options
+        return
     with _lock:
         need_devices.discard(callback.pure_callback_p)
         dispatch.jaxpr_has_prim_requiring_devices.cache_clear()
         try:
-            yield {"_private_parameters": parameters}
+            yield options
         finally:
             need_devices.add(callback.pure_callback_p)
             dispatch.jaxpr_has_prim_requiring_devices.cache_clear()
+
+
+@functools.cache
+def _parameters() -> Any:
+    """Returns parameters of JAX's lowering that replace the callbacks of equinox.error_if."""
+    from jax._src import callback
+    from jax._src.interpreters import mlir
+
+    not_a_number = mlir.lower_fun(_not_a_number, multiple_results=True)
+
+    def rule(context: Any, *arguments: Any, **parameters: Any) -> Any:
+        lower = not_a_number if _only_raises(parameters) else callback.pure_callback_lowering
+        return lower(context, *arguments, **parameters)
+
+    return mlir.LoweringParameters(override_lowering_rules=((callback.pure_callback_p, rule),))
 
 
 def _only_raises(parameters: Any) -> bool:
@@ -85,3 +120,13 @@ def _place(eqn: Any) -> str:
     except (ImportError, AttributeError, TypeError):
         return ""
     return "" if frame is None else f"{os.path.relpath(frame.file_name)}:{frame.start_line}: "
+
+
+def _lowered_place(text: str, instruction: str) -> str:
+    """Like `_place`, from the tables of source lines in the HLO text."""
+    found = re.search(r"stack_frame_id=(\d+)", instruction)
+    for table, value in (("StackFrames", r"{file_location_id=(\d+)"), ("FileLocations", r"{(.*)}")):
+        found = found and re.search(rf"^{table}\n(?:.+\n)*?{found[1]} {value}", text, re.MULTILINE)
+    fields = dict(re.findall(r"(\w+)=(\d+)", found[1])) if found else {}
+    file = re.search(rf'^FileNames\n(?:.+\n)*?{fields.get("file_name_id")} "(.*)"', text, re.MULTILINE)
+    return f"{os.path.relpath(file[1])}:{fields['line']}: " if file and "line" in fields else ""

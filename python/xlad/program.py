@@ -226,6 +226,7 @@ def lower(function: Callable[..., Any], arguments: Sequence[Tree], place: Placem
         program = lowered.compiler_ir("hlo")
     # This printer keeps source lines, which as_hlo_text omits.
     text = program.get_hlo_module().to_string()
+    callbacks.refuse_lowered(text)
     if mesh is not None and "sdy.mesh<" not in text and not jax.tree_util.tree_leaves(out_specs, is_leaf=is_spec):
         # The program has no arguments and no constraints that name a mesh.
         return lower(function, arguments, place, specs, out_specs=P(), donate=donate)
