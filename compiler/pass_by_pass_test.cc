@@ -77,5 +77,39 @@ TEST(PassByPass, KeepsTheResults) {
   }
 }
 
+// Adds random control edges to `module`. Returns their number.
+int64_t AddControlEdges(uint64_t seed, Module* module) {
+  const auto random = SeededRandom(seed);
+  int64_t edges = 0;
+  for (const auto& computation : module->computations()) {
+    const auto& all = computation->instructions();
+    for (size_t i = 1; i < all.size(); ++i) {
+      if (all[i]->opcode() == hlo::Opcode::kParameter || random->Below(3) != 0) continue;
+      all[i]->AddControlPredecessor(all[random->Below(i)].get());
+      ++edges;
+    }
+  }
+  return edges;
+}
+
+// A pass that left an edge at an instruction that it replaced by others would keep the instruction.
+TEST(PassByPass, ControlEdgesChangeNothing) {
+  int64_t edges = 0;
+  for (uint64_t seed = 7000; seed < 7000 + CaseCount(60, 300); ++seed) {
+    const int devices = seed % 3 == 0 ? 2 + static_cast<int>(seed % 4) : 1;
+    const std::unique_ptr<Module> plain = RandomProgram(seed, 3 + static_cast<int>(seed % 23), devices);
+    const std::unique_ptr<Module> ordered = plain->Clone();
+    edges += AddControlEdges(seed, ordered.get());
+    ASSERT_TRUE(hlo::Verify(*ordered).ok()) << "seed " << seed;
+    for (Module* module : {plain.get(), ordered.get()}) {
+      PassContext context;
+      context.devices = devices;
+      ASSERT_TRUE(RunPipeline(*module, context, {}, nullptr).ok()) << "seed " << seed;
+    }
+    EXPECT_EQ(hlo::PrintText(*ordered), hlo::PrintText(*plain)) << "seed " << seed;
+  }
+  EXPECT_GT(edges, 100);
+}
+
 }  // namespace
 }  // namespace xlad::compiler

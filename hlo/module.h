@@ -70,6 +70,7 @@ class Instruction {  // This class has more than 25 methods because each attribu
 
   const std::vector<Instruction*>& control_predecessors() const { return control_predecessors_; }
   void AddControlPredecessor(Instruction* before) { control_predecessors_.push_back(before); }
+  void ClearControlPredecessors() { control_predecessors_.clear(); }
 
   // The called computations, in the order of the attributes (for while: condition, body).
   const std::vector<Computation*>& called() const { return called_; }

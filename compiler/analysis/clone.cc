@@ -28,10 +28,7 @@ Instruction* InlineInto(const Computation& from, absl::Span<Instruction* const> 
     }
     std::vector<Instruction*> operands;
     for (const Instruction* operand : instruction->operands()) operands.push_back(copies.at(operand));
-    Instruction* copy = CloneWithOperands(*instruction, operands, to);
-    for (const Instruction* before : instruction->control_predecessors())
-      copy->AddControlPredecessor(copies.at(before));
-    copies[instruction.get()] = copy;
+    copies[instruction.get()] = CloneWithOperands(*instruction, operands, to);
   }
   return copies.at(from.root());
 }

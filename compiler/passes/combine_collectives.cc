@@ -1,9 +1,8 @@
 // Combines small all-reduces into buckets.
 //
-// Needs: canonical collectives and reducers. Leaves: small all-reduces with the same groups, reducer and type are
-// combined into all-reduces with several operands. All-reduces that depend on each other, directly or through other
-// combined all-reduces, are not combined. The combined all-reduce has the origins and the control edges of all of its
-// members.
+// Needs: canonical collectives and reducers; no control edges. Leaves: small all-reduces with the same groups, reducer
+// and type are combined into all-reduces with several operands. All-reduces that depend on each other, directly or
+// through other combined all-reduces, are not combined. The combined all-reduce has the origins of all of its members.
 //
 // Buckets are filled in the order of the earliest time at which the operands can be computed, up to the best size
 // according to the cost model (BucketBytes). In this way, the gradients of the last layers are sent while those of the
@@ -76,9 +75,7 @@ class Combiner {
       Join(bucket);
       changed = true;
     }
-    if (!changed) return absl::OkStatus();
-    MoveControlEdges();
-    FinishEdits(computation_);
+    if (changed) FinishEdits(computation_);
     return absl::OkStatus();
   }
 
@@ -95,7 +92,6 @@ class Combiner {
       CountWork(std::ssize(needs));
     };
     for (const Instruction* operand : at.operands()) add(operand);
-    for (const Instruction* before : at.control_predecessors()) add(before);
     if (needs.size() < 2) return needs;
     // A bucket that another bucket of the list needs is removed. In a chain of layers, only the last bucket remains.
     absl::flat_hash_set<int> reached;
@@ -119,7 +115,6 @@ class Combiner {
     for (const Instruction* at : order) {
       double ns = 0;
       for (const Instruction* operand : at->operands()) ns = std::max(ns, ready_ns[operand]);
-      for (const Instruction* before : at->control_predecessors()) ns = std::max(ns, ready_ns[before]);
       ready_ns[at] = ns + ComputeNs(*at);
     }
     std::stable_sort(order.begin(), order.end(), [&](const Instruction* a, const Instruction* b) {
@@ -205,30 +200,7 @@ class Combiner {
     for (size_t i = 0; i < bucket.members.size(); ++i) {
       builder.set_template(bucket.members[i]);
       bucket.members[i]->ReplaceAllUsesWith(builder.GetTupleElement(joined, i));
-      joined_[bucket.members[i]] = joined;
     }
-  }
-
-  // A combined all-reduce comes after the control predecessors of all of its members, and before all instructions of
-  // which a member is a control predecessor. This adds no cycle, because NeedsOf includes control predecessors.
-  void MoveControlEdges() {
-    const auto replaced = [&](Instruction* at) {
-      const auto found = joined_.find(at);
-      return found == joined_.end() ? at : found->second;
-    };
-    for (const auto& at : computation_->instructions()) {
-      Instruction* const to = replaced(at.get());
-      const std::vector<Instruction*> edges = at->control_predecessors();
-      for (Instruction* edge : edges) {
-        Instruction* const before = replaced(edge);
-        if ((to == at.get() && before == edge) || absl::c_linear_search(to->control_predecessors(), before)) continue;
-        to->AddControlPredecessor(before);
-      }
-      CountWork(std::ssize(edges));
-    }
-    absl::flat_hash_set<const Instruction*> members;
-    for (const auto& [member, joined] : joined_) members.insert(member);
-    computation_->RemoveAll(members);
   }
 
   // Sets the attributes of `joined` to those of the first member, and its ops and causes to those of all members.
@@ -259,7 +231,6 @@ class Combiner {
   int64_t mark_ = 0;
   // For each all-reduce to combine, its bucket. For other instructions, what NeedsOf returned, unless it was empty.
   absl::flat_hash_map<const Instruction*, Numbers> buckets_of_;
-  absl::flat_hash_map<Instruction*, Instruction*> joined_;  // The combined all-reduce of each member.
 };
 
 }  // namespace

@@ -152,7 +152,6 @@ class Finder {
   // Whether only regions use the scores.
   bool IsComplete(const Region& region, const std::vector<Region>& regions) const {
     for (const Instruction* at : region.inside) {
-      if (!at->control_predecessors().empty()) return false;
       if (!IsScores(*at)) continue;
       if (at == computation_.root()) return false;
       for (const Instruction* user : at->users()) {

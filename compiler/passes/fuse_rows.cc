@@ -11,7 +11,6 @@
 #include <algorithm>
 
 #include "compiler/analysis/clone.h"
-#include "compiler/analysis/control_edges.h"
 #include "compiler/analysis/row_form.h"
 #include "compiler/analysis/step_computations.h"
 #include "compiler/passes/fusion_limits.h"
@@ -29,10 +28,7 @@ constexpr int64_t kMaxElementsOfFewRows = 1 << 15;
 // The full values of a row must stay in the second-level cache.
 constexpr int64_t kMaxRowBytes = 512 << 10;
 
-using Ordered = absl::flat_hash_set<const Instruction*>;
-
-bool IsCandidate(const Instruction& instruction, const Ordered& ordered) {
-  if (ordered.contains(&instruction)) return false;
+bool IsCandidate(const Instruction& instruction) {
   switch (instruction.opcode()) {
     case Opcode::kFusion:
       return instruction.attributes().fusion_kind != "kCustom";
@@ -235,14 +231,14 @@ bool IsWorthwhile(const Instruction& producer, const Instruction& consumer, cons
 }
 
 // Merges a producer into the consumer. Returns the merged fusion, or null if no producer can be merged. Appends the
-// instructions that the caller must remove to `removed`. The `ordered` instructions are left alone (OrderedByControl).
-Instruction* MergeOne(Instruction* consumer, const Ordered& ordered, std::vector<const Instruction*>* removed) {
-  if (!IsCandidate(*consumer, ordered) || !IsUsedByElements(*consumer)) return nullptr;
+// instructions that the caller must remove to `removed`.
+Instruction* MergeOne(Instruction* consumer, std::vector<const Instruction*>* removed) {
+  if (!IsCandidate(*consumer) || !IsUsedByElements(*consumer)) return nullptr;
   const std::optional<RowForm> own = RowFormOf(*consumer);
   absl::flat_hash_set<const Instruction*> tried;
   for (Instruction* operand : consumer->operands()) {
     Instruction* producer = ProducerOf(operand);
-    if (!IsCandidate(*producer, ordered) || !IsUsedByElements(*producer) || !tried.insert(producer).second) continue;
+    if (!IsCandidate(*producer) || !IsUsedByElements(*producer) || !tried.insert(producer).second) continue;
     const std::optional<RowForm> any = own.has_value() ? own : RowFormOf(*producer);
     if (!any.has_value() || !IsWorthwhile(*producer, *consumer, *any)) continue;
     const auto of_consumer = own.has_value() ? own : RowFormOf(*consumer, any->rows, any->columns);
@@ -264,7 +260,6 @@ absl::Status FuseRows(hlo::Module& module, PassContext&) {
     std::vector<Instruction*> pending = Snapshot(*computation);
     absl::flat_hash_map<const Instruction*, size_t> places;
     for (size_t i = 0; i < pending.size(); ++i) places[pending[i]] = i;
-    const Ordered ordered = OrderedByControl(*computation);
     absl::flat_hash_set<const Instruction*> all_removed;
     while (!pending.empty()) {
       Instruction* consumer = pending.back();
@@ -272,7 +267,7 @@ absl::Status FuseRows(hlo::Module& module, PassContext&) {
       if (consumer == nullptr) continue;
       places.erase(consumer);
       std::vector<const Instruction*> removed;
-      while ((consumer = MergeOne(consumer, ordered, &removed)) != nullptr) {
+      while ((consumer = MergeOne(consumer, &removed)) != nullptr) {
       }
       for (const Instruction* instruction : removed) {
         all_removed.insert(instruction);

@@ -11,7 +11,6 @@
 
 #include "base/containers.h"
 #include "compiler/analysis/clone.h"
-#include "compiler/analysis/control_edges.h"
 #include "compiler/analysis/row_form.h"
 #include "compiler/analysis/step_computations.h"
 #include "compiler/passes/fusion_limits.h"
@@ -112,9 +111,7 @@ class SiblingFuser {
   void Run() {
     const std::vector<Instruction*> all = Snapshot(*computation_);
     for (size_t i = 0; i < all.size(); ++i) places_[all[i]] = static_cast<int64_t>(i);
-    const absl::flat_hash_set<const Instruction*> ordered = OrderedByControl(*computation_);
     for (Instruction* instruction : all) {
-      if (ordered.contains(instruction)) continue;
       std::optional<ReductionKernel> kernel = ReductionKernelOf(instruction);
       if (!kernel.has_value()) continue;
       while (const ReductionKernel* sibling = FindSibling(*kernel)) kernel = Merge(*sibling, *kernel);

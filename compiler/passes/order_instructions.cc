@@ -51,8 +51,8 @@ void Sources(Instruction* value, std::vector<Instruction*>* sources) {
   for (Instruction* operand : value->operands()) Sources(operand, sources);
 }
 
-// The dependence graph of a computation: operands, control predecessors, and added edges from the readers of a value to
-// the instruction that may overwrite it.
+// The dependence graph of a computation: operands, and added edges from the readers of a value to the instruction that
+// may overwrite it.
 class Graph {
  public:
   explicit Graph(Computation* computation) : computation_(computation), all_(Snapshot(*computation)) {
@@ -94,7 +94,6 @@ class Graph {
   template <typename Visit>
   void ForEachInput(Instruction* at, const Visit& visit) const {
     for (Instruction* operand : at->operands()) visit(operand);
-    for (Instruction* before : at->control_predecessors()) visit(before);
     auto found = edges_.find(at);
     if (found == edges_.end()) return;
     for (Instruction* before : found->second) visit(before);
