@@ -168,6 +168,21 @@ TEST(BlockedDot, FewColumns) {
   batch.Run();
 }
 
+// The interpreter ignores `atom` and `stage`, so only compiled code shows whether they keep the order of the sums.
+TEST(BlockedDot, CandidatesHaveTheSameBits) {
+  Shapes shapes(8);
+  Batch batch;
+  for (const char* const names : {"f64 f64 f64", "f32 f32 f32", "c64 c64 c64", "s8 s8 s32", "f16 f16 f16",
+                                  "bf16 f32 f32", "f8e5m2 f8e5m2 bf16", "pred pred pred"}) {
+    const Types& types = TypesNamed(names);
+    const Dims sizes = {9 + shapes.Below(100), 9 + shapes.Below(100), 30 + shapes.Below(300)};
+    AddRandom(RandomDot(shapes, types, sizes, false), types.tolerance, *shapes.random(), &batch);
+    batch.WithCandidates();
+  }
+  batch.Run();
+  EXPECT_GT(batch.candidates(), 60);
+}
+
 // In f64, no product or sum of the special values of RandomArray overflows. A fused multiply-add does not round its
 // product, so an overflow would be another result than that of the evaluator.
 TEST(BlockedDot, SpecialValues) {

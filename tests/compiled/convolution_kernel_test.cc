@@ -157,5 +157,20 @@ TEST(ConvolutionKernel, RandomShapesOfAllTypes) {
   batch.Run();
 }
 
+TEST(ConvolutionKernel, CandidatesHaveTheSameBits) {
+  Batch batch;
+  for (const auto& [type, result, tolerance] :
+       {std::tuple("f64", "f64", 1e-9), {"f32", "f32", 1e-3}, {"s8", "s32", 0.0}, {"c64", "c64", 1e-3}}) {
+    batch.Add(absl::StrCat("HloModule m\nENTRY e {\n x = ", type, "[2,7,6,22] parameter(0)\n y = ", type,
+                           "[3,2,11,40] parameter(1)\n ROOT r = ", result, "[2,14,3,40] convolution(x, y), ",
+                           "window={size=3x2 stride=1x2 pad=2_1x1_0 lhs_dilate=2x1 rhs_dilate=1x2 rhs_reversal=1x0}, ",
+                           "dim_labels=b01f_01io->b01f, feature_group_count=2\n}\n"),
+              tolerance == 0 ? hlo::Tolerance{} : Close(tolerance));
+    batch.WithCandidates();
+  }
+  batch.Run();
+  EXPECT_GT(batch.candidates(), 30);
+}
+
 }  // namespace
 }  // namespace xlad::compiler

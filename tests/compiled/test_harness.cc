@@ -10,6 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "base/kernel_abi.h"
 #include "compiler/kernel/build_kernel.h"
+#include "compiler/kernel/candidate_schedules.h"
 #include "compiler/kernel/gpu_target.h"
 #include "compiler/kernel/object_emitter.h"
 #include "compiler/testing/random_schedule.h"
@@ -193,7 +194,8 @@ struct Launch {
   hlo::Shape result;
   EmittedKernel kernel;
   std::vector<std::pair<int, int>> in_place;
-  bool has_random_schedule = false;
+  bool has_other_schedule = false;
+  std::string schedule;  // Its text.
 };
 
 // Runs a kernel of a loaded executable.
@@ -261,7 +263,9 @@ void CompareRuns(F&& run, const std::vector<Launch>& launches, const std::vector
       ASSERT_TRUE(actual.ok()) << actual.status() << "\n" << text;
       if (count == 1) of_one_thread = *actual;
       if (of_usual_schedule.empty()) of_usual_schedule = *actual;
-      if (launch.has_random_schedule) ExpectSameBits(*actual, of_usual_schedule, "of the usual schedule", text);
+      if (launch.has_other_schedule) {
+        ExpectSameBits(*actual, of_usual_schedule, "of the usual schedule", absl::StrCat(text, launch.schedule));
+      }
       if (count == 1) ExpectEqual(*actual, expected, text, tolerance);
       ExpectSameBits(*actual, of_one_thread, "on one thread", text);
     }
@@ -307,6 +311,15 @@ void Batch::Run() {
   RunOn(gpu);
 }
 
+std::vector<absl::StatusOr<ScheduledKernel>> Batch::OtherSchedules(const ScheduledKernel& usual, bool has_candidates) {
+  std::vector<absl::StatusOr<ScheduledKernel>> others = {RandomScheduled(usual.kernel, random_.get())};
+  if (!has_candidates) return others;
+  for (const KernelSchedule& schedule : CandidateSchedules(usual)) {
+    others.push_back(ApplySchedule(usual.kernel, schedule));
+  }
+  return others;
+}
+
 void Batch::RunOn(const Target& target) {
   auto emitter = ObjectEmitter::Create(target);
   ASSERT_TRUE(emitter.ok()) << emitter.status();
@@ -327,13 +340,17 @@ void Batch::RunOn(const Target& target) {
       if (IsGpu(target)) break;  // The kernel can be divided only in one way.
     }
     if (IsGpu(target) || request.kernel == nullptr || !request.in_place.empty()) continue;
-    const auto scheduled = RandomScheduled(request.kernel->kernel, random_.get());
-    ASSERT_TRUE(scheduled.ok()) << scheduled.status() << "\n" << cases_[i].text;
-    request.symbol = absl::StrCat("kernel", i, "_random");
-    request.kernel = std::make_shared<ScheduledKernel>(*scheduled);
-    const auto kernel = (*emitter)->EmitKernel(request);
-    ASSERT_TRUE(kernel.ok()) << kernel.status() << "\n" << cases_[i].text;
-    launches[i].push_back({request.symbol, request.root->shape(), *kernel, request.in_place, true});
+    const auto others = OtherSchedules(*request.kernel, cases_[i].has_candidates);
+    candidates_ += std::ssize(others) - 1;
+    for (size_t other = 0; other < others.size(); ++other) {
+      ASSERT_TRUE(others[other].ok()) << others[other].status() << "\n" << cases_[i].text;
+      request.symbol = absl::StrCat("kernel", i, "_other", other);
+      request.kernel = std::make_shared<ScheduledKernel>(*others[other]);
+      const auto kernel = (*emitter)->EmitKernel(request);
+      ASSERT_TRUE(kernel.ok()) << kernel.status() << "\n" << cases_[i].text;
+      launches[i].push_back({request.symbol, request.root->shape(), *kernel, request.in_place, true,
+                             ScheduleText(others[other]->schedule)});
+    }
   }
   if (std::getenv("XLAD_TEST_IR") != nullptr) std::fputs((*emitter)->IrText().c_str(), stderr);
   auto object = (*emitter)->Finish();

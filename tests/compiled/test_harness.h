@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "compiler/kernel/kernel_schedule.h"
 #include "hlo/eval/conformance.h"
 #include "hlo/literal.h"
 #include "hlo/module.h"
@@ -50,8 +51,13 @@ class Batch {
   void AddOn(const std::string& text, std::vector<tensor::Array> inputs, const hlo::Tolerance& tolerance = {});
   // In the program added last, each pair (result leaf, operand leaf) shares memory, as in KernelRequest::in_place.
   void InPlace(std::vector<std::pair<int, int>> pairs) { cases_.back().in_place = std::move(pairs); }
+  // The program added last is also compiled for the CPU with every schedule that `xlad tune` measures for its kernel,
+  // which must not change bits. The program must have a kernel.
+  void WithCandidates() { cases_.back().has_candidates = true; }
   // Compiles, runs and compares all programs. Test failures contain the programs that differ.
   void Run();
+  // The number of schedules of WithCandidates that Run has tried.
+  int64_t candidates() const { return candidates_; }
 
  private:
   struct Case {
@@ -60,12 +66,16 @@ class Batch {
     std::vector<std::vector<tensor::Array>> inputs;  // The program runs on each of these.
     hlo::Tolerance tolerance;
     std::vector<std::pair<int, int>> in_place;
+    bool has_candidates = false;
   };
   std::vector<tensor::Array> RandomInputsOf(const hlo::Module& module, bool specials);
+  // A random schedule and, if `has_candidates` is set, all that `xlad tune` measures.
+  std::vector<absl::StatusOr<ScheduledKernel>> OtherSchedules(const ScheduledKernel& usual, bool has_candidates);
   // Compiles, runs and compares all programs for one target, whose code runs on this CPU.
   void RunOn(const Target& target);
   std::unique_ptr<Random> random_;
   std::vector<Case> cases_;
+  int64_t candidates_ = 0;
 };
 
 // Tests one program on random inputs.
