@@ -26,10 +26,13 @@ constexpr char kTemporary[] = ".tmp";
 constexpr char kDamaged[] = ".damaged";
 constexpr size_t kMaxOpen = 64;
 
-// Reads the whole blob, and returns the first error.
-absl::Status ReadAll(RangeReader& reader) {
+absl::Status NoCheck() { return absl::OkStatus(); }
+
+// Reads the whole blob, and returns the first error of a read or of `check`, which is called before each read.
+absl::Status ReadAll(RangeReader& reader, const std::function<absl::Status()>& check = NoCheck) {
   std::vector<std::byte> piece(std::min(storage::kReadBytes, reader.size()));
   for (int64_t at = 0; at < reader.size(); at += storage::kReadBytes) {
+    XLAD_RETURN_IF_ERROR(check());
     const int64_t bytes = std::min(storage::kReadBytes, reader.size() - at);
     XLAD_RETURN_IF_ERROR(reader.Read(at, absl::MakeSpan(piece).first(bytes)));
   }
@@ -309,11 +312,17 @@ bool BlobStore::Has(const std::string& digest) const {
   return IsSha256Hex(digest) && store_->files().Exists(store_->PathOf(digest));
 }
 
-bool BlobStore::Verify(const std::string& digest) const {
+absl::StatusOr<bool> BlobStore::Verify(const std::string& digest, const std::function<absl::Status()>& check) const {
   if (IsSha256Hex(digest)) store_->Touch(digest);
   const absl::StatusOr<std::shared_ptr<RangeReader>> reader = OpenBlob(digest);
-  return reader.ok() && ReadAll(**reader).ok();
+  if (!reader.ok()) return false;
+  absl::Status checked = absl::OkStatus();
+  const absl::Status read = ReadAll(**reader, [&] { return checked = check(); });
+  if (!checked.ok()) return checked;
+  return read.ok();
 }
+
+bool BlobStore::Verify(const std::string& digest) const { return *Verify(digest, NoCheck); }
 
 absl::StatusOr<std::shared_ptr<RangeReader>> BlobStore::OpenBlob(const std::string& digest) const {
   return store_->Open(digest);

@@ -90,6 +90,25 @@ TEST(BlobStore, AReaderThatIsOpenedDuringARemovalIsNotKept) {
   }
 }
 
+// The client that asked may have left. A blob can be larger than the memory.
+TEST(BlobStore, VerifyingEndsWithTheErrorOfItsCheck) {
+  MemoryFiles files;
+  BlobStore store = *BlobStore::Open(files, "/blobs");
+  const std::string digest = *store.Put(Bytes(3 * storage::kReadBytes));
+  for (int good = 0; good <= 3; ++good) {
+    int checks = 0;
+    const auto check = [&] { return checks++ < good ? absl::OkStatus() : absl::CancelledError("the client left"); };
+    const absl::StatusOr<bool> verified = store.Verify(digest, check);
+    EXPECT_EQ(checks, std::min(good + 1, 3)) << "one check before each read";
+    if (good < 3) {
+      EXPECT_TRUE(absl::IsCancelled(verified.status())) << verified.status();
+    } else {
+      EXPECT_TRUE(verified.ok() && *verified) << verified.status();
+    }
+  }
+  EXPECT_TRUE(store.Has(digest)) << "an error of the check is not damage";
+}
+
 TEST(BlobStore, AReaderOfADamagedBlobDoesNotRemoveItsReplacement) {
   const std::string bytes = Bytes(5000);
   MemoryFiles files;

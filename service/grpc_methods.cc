@@ -251,7 +251,8 @@ absl::Status HasBlobs(Engine* engine, CallStream* stream) {
   for (const std::string& digest : request.digests()) {
     if (!seen.insert(digest).second) continue;
     XLAD_RETURN_IF_ERROR(stream->CheckClient());
-    if (!engine->blobs().Verify(digest)) response.add_missing(digest);
+    XLAD_ASSIGN_OR_RETURN(const bool is_whole, engine->blobs().Verify(digest, [&] { return stream->CheckClient(); }));
+    if (!is_whole) response.add_missing(digest);
   }
   return stream->Write(response);
 }
