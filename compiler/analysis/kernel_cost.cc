@@ -31,16 +31,30 @@ constexpr double kNsOfScalar = 2;
 constexpr double kNsOfBlockedFlop = 0.0125, kNsOfBlockedWideFlop = 0.025;
 constexpr double kConvolutionFactor = 2;
 
-// With fewer lines, packing takes longer than it saves, except for elements whose products or conversions are slow.
+// Whether the last dimension of a dot's depth has neighbors in memory in both operands.
+bool HasContiguousDepth(const Instruction& dot) {
+  const hlo::DotDimensions& n = *dot.attributes().dot;
+  const auto is_contiguous = [&](int64_t operand, const tensor::Dims& depth) {
+    return !depth.empty() && tensor::Strides(dot.operand(operand)->shape().dims())[depth.back()] == 1;
+  };
+  return is_contiguous(0, n.lhs_contracting) && is_contiguous(1, n.rhs_contracting);
+}
+
+// With fewer lines, packing takes longer than it saves, except for elements whose products or conversions are slow, and
+// for thin products (few lines of one operand, many of the other): other code for them is scalar, unless their columns
+// or their depth are neighbors in memory.
 bool IsDotWorthBlocks(const Instruction& dot) {
-  constexpr int64_t kMinLines = 8, kMinLinesOfSlow = 4, kMinDepth = 8;
+  constexpr int64_t kMinLines = 8, kMinLinesOfSlow = 4, kManyLines = 16, kMinDepth = 8;
+  if (hlo::ContractedElements(dot) < kMinDepth) return false;
   const FreeDimensions free = FreeDimensionsOf(dot);
+  const tensor::Dims& sizes = dot.operand(1)->shape().dims();
   const int64_t rows = tensor::Product(tensor::Select(dot.operand(0)->shape().dims(), free.lhs));
-  const int64_t columns = tensor::Product(tensor::Select(dot.operand(1)->shape().dims(), free.rhs));
+  const int64_t columns = tensor::Product(tensor::Select(sizes, free.rhs));
   const tensor::ElementType type = dot.operand(0)->shape().type();
   const bool is_slow = tensor::IsComplex(type) || tensor::IsSmallFloat(type);
-  return std::min(rows, columns) >= (is_slow ? kMinLinesOfSlow : kMinLines) &&
-         hlo::ContractedElements(dot) >= kMinDepth;
+  if (std::min(rows, columns) >= (is_slow ? kMinLinesOfSlow : kMinLines)) return true;
+  const bool has_columns = !free.rhs.empty() && free.rhs.back() == std::ssize(sizes) - 1;
+  return std::max(rows, columns) >= kManyLines && (columns < rows || !has_columns) && !HasContiguousDepth(dot);
 }
 
 // The rows are the output's batch and spatial positions, the columns the features of one group.

@@ -80,6 +80,36 @@ TEST(KernelCost, LargeProductsCostTheTimeOfBlocks) {
   }
 }
 
+// A dot with few rows or columns is worth blocks unless its columns are neighbors in memory, so that rows of the right
+// operand are read as vectors, or its depth has neighbors in both operands, so that each sum is computed with vectors.
+TEST(KernelCost, ThinProductsAreWorthBlocks) {
+  // The names of dimensions: `m`, `n` and `k`.
+  const auto is_worth = [](int64_t rows, int64_t columns, int64_t depth, const std::string& lhs,
+                           const std::string& rhs) {
+    const auto sizes = [&](const std::string& dims) {
+      const auto size = [&](char dim) { return dim == 'm' ? rows : dim == 'n' ? columns : depth; };
+      return absl::StrCat("f64[", size(dims[0]), ",", size(dims[1]), "]");
+    };
+    const auto module = hlo::ParseText(absl::StrCat(
+        "HloModule m\nENTRY e {\n  x = ", sizes(lhs), " parameter(0)\n  y = ", sizes(rhs), " parameter(1)\n  ROOT r = ",
+        sizes("mn"), " dot(x, y), lhs_contracting_dims={", lhs.find('k'), "}, rhs_contracting_dims={", rhs.find('k'),
+        "}\n}\n"));
+    EXPECT_TRUE(module.ok()) << module.status();
+    return IsWorthBlocks(*(*module)->entry()->root());
+  };
+  for (const int64_t few : {1, 2, 4}) {
+    EXPECT_EQ(is_worth(64, few, 64, "mk", "kn"), few > 1) << few;
+    EXPECT_TRUE(is_worth(64, few, 64, "km", "kn")) << few;
+    EXPECT_TRUE(is_worth(64, few, 64, "km", "nk")) << few;
+    EXPECT_EQ(is_worth(few, 64, 64, "km", "nk"), few > 1) << few;
+    EXPECT_FALSE(is_worth(64, few, 64, "mk", "nk")) << few;
+    EXPECT_FALSE(is_worth(few, 64, 64, "mk", "nk")) << few;
+    EXPECT_FALSE(is_worth(few, 64, 64, "km", "kn")) << few;
+    EXPECT_FALSE(is_worth(few, few, 64, "km", "kn")) << few;
+    EXPECT_FALSE(is_worth(64, few, 4, "km", "kn")) << few;
+  }
+}
+
 TEST(KernelCost, DepthwiseConvolutionsHaveVectorsOfGroups) {
   const auto convolution = [](absl::string_view input, absl::string_view kernel, absl::string_view result,
                               absl::string_view attributes) {

@@ -48,6 +48,8 @@ std::vector<std::unique_ptr<Module>> ProductPrograms() {
   for (const char* type : {"f64", "f32", "bf16", "c64", "c128", "s32", "u64", "u8", "pred"}) dot(type, type, type);
   dot("s8", "s8", "s32");
   dot("bf16", "f32", "f32");
+  programs.push_back(ProductProgram("f64[50,9]", "f64[9,3]",
+                                    "f64[50,3] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}"));
   for (const char* type : {"f64", "s8", "c64"}) {
     const std::string name = type;
     programs.push_back(ProductProgram(
@@ -158,6 +160,20 @@ TEST(ProductKernel, TextIsReadable) {
     EXPECT_TRUE(absl::StrContains(text, line)) << line << "\n" << text;
   }
   EXPECT_EQ(ScheduleText(DefaultSchedule(kernel, 1)), kDotSchedule);
+  // If one operand is thin, its lines are in the lanes of a vector, and the other one is read where it is. If the
+  // elements of the other one's lines are not neighbors, its lines are in the lanes.
+  const auto thin = [](const std::string& lhs, const std::string& rhs, const std::string& product) {
+    const auto depth = [](const std::string& shape) { return absl::StrContains(shape, "[9,") ? "0" : "1"; };
+    const auto program =
+        ProductProgram(lhs, rhs, absl::StrCat(product, " dot(x, y), lhs_contracting_dims={", depth(lhs),
+                                              "}, rhs_contracting_dims={", depth(rhs), "}"));
+    const std::string schedule = ScheduleText(DefaultSchedule(ProductKernelOf(*program), 1));
+    return schedule.substr(schedule.find("stage"));
+  };
+  EXPECT_EQ(thin("f64[50,9]", "f64[9,3]", "f64[50,3]"), "stage x1 k.o\nvectorize n.i\n");
+  EXPECT_EQ(thin("f64[9,3]", "f64[50,9]", "f64[3,50]"), "stage x0 k.o\nvectorize m.i\n");
+  EXPECT_EQ(thin("f64[9,50]", "f64[3,9]", "f64[50,3]"), "stage x0 k.o\nstage x1 k.o\nvectorize m.i\n");
+  EXPECT_EQ(thin("f32[50,9]", "f64[9,3]", "f64[50,3]"), "stage x0 k.o\nstage x1 k.o\nvectorize m.i\n");
   const auto scheduled = ApplySchedule(kernel, DefaultSchedule(kernel, 2));
   ASSERT_TRUE(scheduled.ok()) << scheduled.status();
   EXPECT_EQ(scheduled->tiles, 2);

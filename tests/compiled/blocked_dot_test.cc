@@ -168,6 +168,21 @@ TEST(BlockedDot, FewColumns) {
   batch.Run();
 }
 
+// One dimension has 1 to 3 elements, and the other one has many.
+TEST(BlockedDot, ThinProducts) {
+  Shapes shapes(6);
+  Batch batch;
+  for (const char* const names : {"f64 f64 f64", "f32 f32 f32", "c64 c64 c64", "s8 s8 s32", "s32 s32 s32",
+                                  "f8e5m2 f8e5m2 bf16", "pred pred pred"}) {
+    const Types& types = TypesNamed(names);
+    for (const int64_t lines : {1, 2, 3}) {
+      AddRandom(RandomDot(shapes, types, {150, lines, 70}, false), types.tolerance, *shapes.random(), &batch);
+      AddRandom(RandomDot(shapes, types, {lines, 150, 70}, false), types.tolerance, *shapes.random(), &batch);
+    }
+  }
+  batch.Run();
+}
+
 // The interpreter ignores `atom` and `stage`, so only compiled code shows whether they keep the order of the sums.
 TEST(BlockedDot, CandidatesHaveTheSameBits) {
   Shapes shapes(8);
