@@ -19,8 +19,8 @@
 namespace xlad::compiler {
 namespace {
 
-// A loop over the rows of x and h. In each iteration it computes y from h[at], stores y in ys[at], and adds
-// dot(x[from], y) to a sum.
+// A loop over the rows of x and h. In each iteration it computes y from h[at], stores y in ys[at] if `stores` is true,
+// and adds dot(x[from], y) to a sum.
 struct FillLoop {
   int64_t trips = 5, rows = 5, batch = 2, m = 3, n = 4;
   std::string at = "copy(i)";      // The row of h and ys.
@@ -31,11 +31,17 @@ struct FillLoop {
   bool reads_behind_barrier = false;  // Reads both through an opt-barrier of the whole state.
   bool has_initial_sum = false;
   bool swaps = false;  // dot(y, x[from]) instead.
+  bool stores = true;
 
   bool CoversRows() const { return trips == rows; }
   bool HasBarrier() const { return reads_behind_barrier && (reads_ys || reads_sum); }
-  bool MovesDot() const { return CoversRows() && !reads_sum && !HasBarrier() && from == "copy(at)"; }
-  bool HasUnreadInit() const { return CoversRows() && !reads_ys && !HasBarrier(); }
+  bool IsSmall() const { return batch * (m + n) <= 3 * m * n; }
+  // If the loop does not store y, the pass makes it store y beside x, at `from`.
+  bool MovesDot() const {
+    const bool has_array = stores ? from == "copy(at)" : batch * n <= 4 * m * n / trips;
+    return CoversRows() && !reads_sum && !HasBarrier() && IsSmall() && has_array;
+  }
+  bool HasUnreadInit() const { return stores ? CoversRows() && !reads_ys && !HasBarrier() : MovesDot(); }
 };
 
 // Replaces the letter with a number if its neighbors are brackets or commas.
@@ -71,6 +77,8 @@ std::string TextOfFillLoop(const FillLoop& loop) {
                                            {{"YROW", loop.reads_ys ? "add(y1, yrow)" : "copy(y1)"},
                                             {"YSUM", loop.reads_sum ? "maximum(y2, total)" : "copy(y2)"},
                                             {"DOT", loop.swaps ? "y, xr" : "xr, y"},
+                                            {"FILLED", loop.stores ? "dynamic-update-slice(ys, ynew, at, zero, zero)"
+                                                                   : "copy(ys)"},
                                             {"INIT", loop.has_initial_sum ? "before" : "none"},
                                             {"END", absl::StrCat(first + step * loop.trips)},
                                             {"AT", loop.at},
@@ -119,6 +127,7 @@ FillLoop RandomFillLoop(Random* random) {
   loop.reads_behind_barrier = below(2) == 0;
   loop.has_initial_sum = below(2) == 0;
   loop.swaps = below(2) == 0;
+  loop.stores = below(3) != 0;
   return loop;
 }
 
@@ -139,7 +148,7 @@ const Instruction* FindFillLoop(const Module& module) {
 
 TEST(LoopPasses, PreserveTheResults) {
   const auto random = SeededRandom(1);
-  int64_t moved = 0, unread = 0;
+  int64_t moved = 0, moved_unstored = 0, unread = 0;
   for (uint64_t i = 0; i < CaseCount(150, 2000); ++i) {
     const FillLoop loop = RandomFillLoop(random.get());
     const std::string text = TextOfFillLoop(loop);
@@ -168,14 +177,15 @@ TEST(LoopPasses, PreserveTheResults) {
     check(ArraysOf((*after)[0]));
     if (loop.at == "minimum(last, i)") continue;
     const std::string result = hlo::PrintText(*module);
-    const bool is_small = loop.batch * (loop.m + loop.n) <= 3 * loop.m * loop.n;
     const bool has_dot_after = result.find(" dot(", result.find("ENTRY")) != std::string::npos;
-    EXPECT_EQ(has_dot_after, loop.MovesDot() && is_small) << text << result;
+    EXPECT_EQ(has_dot_after, loop.MovesDot()) << text << result;
     EXPECT_EQ(!hlo::NotedUnreadInits(*FindFillLoop(*module)).empty(), loop.HasUnreadInit()) << text << result;
     moved += has_dot_after;
+    moved_unstored += has_dot_after && !loop.stores;
     unread += loop.HasUnreadInit();
   }
   EXPECT_GT(moved, 10);
+  EXPECT_GT(moved_unstored, 3);
   EXPECT_GT(unread, 10);
 }
 

@@ -4,12 +4,14 @@
 //   body:   sum' = sum + dot(x[t], y), and ys[t] = y        // x and ys are arrays with one element for each iteration
 //   after:  sum  = initial sum + dot(x, ys)                 // also sums over t
 //
-// In the loop, each iteration would read and write the whole sum, but add only a few terms to each of its elements.
+// In the loop, each iteration would read and write the whole sum, but add only a few terms to each of its elements. If
+// the loop does not store y (or x), it is made to store it.
 //
 // Needs: simplified loops; canonical dots. Leaves: no carried element of a loop of 2 to 65,536 counted iterations
 // (LoopIndices) that is only a sum of dots, if each operand of the dot is a slice of a loop-invariant array or is
-// stored in an array by the loop. Sums whose operands together have more than three times as many elements are not
-// moved. Every carried element of a changed loop is used.
+// stored in an array by the loop, or if this is true for one of them and IsWorthStoring for the other. Sums whose
+// operands together have more than three times as many elements are not moved. Every carried element of a changed loop
+// is used.
 #include <algorithm>
 #include <optional>
 
@@ -27,9 +29,9 @@ namespace {
 
 // An array that holds, for each iteration of a loop, the value of an instruction of the body.
 struct Stacked {
-  int64_t element = -1;                // The loop's tuple element that is the array.
-  bool is_computed = false;            // Whether the loop writes the array. Otherwise the array is loop-invariant.
-  const Instruction* index = nullptr;  // The scalar of the body that is the position in the array.
+  int64_t element = -1;          // The loop's tuple element that is the array.
+  bool is_computed = false;      // Whether the loop writes the array. Otherwise the array is loop-invariant.
+  Instruction* index = nullptr;  // The scalar of the body that is the position in the array.
 };
 
 const Instruction* WithoutReshapes(const Instruction* x) {
@@ -59,7 +61,11 @@ struct SumOfDots {
   int64_t element = -1;
   Instruction* add = nullptr;
   Instruction* dot = nullptr;
-  Stacked lhs, rhs;
+  std::optional<Stacked> lhs, rhs;
+
+  bool MayMove(LoopIndices* indices) const {
+    return lhs.has_value() && rhs.has_value() && indices->AreEqual(lhs->index, rhs->index);
+  }
 };
 
 // An iteration writes the dot, reads and writes the sum, and reads the operands. After the loop, the operands are read
@@ -67,6 +73,12 @@ struct SumOfDots {
 bool IsWorthwhile(const Instruction& dot) {
   const int64_t operands = dot.operand(0)->shape().elements() + dot.operand(1)->shape().elements();
   return operands <= 3 * dot.shape().elements();
+}
+
+// Whether an operand of the dot is worth storing in each iteration only to move the sum. While the loop runs, the array
+// of all its values takes the place of the sum and of the dot's result.
+bool IsWorthStoring(const Instruction& operand, const Instruction& dot, int64_t trips) {
+  return operand.shape().elements() <= 4 * dot.shape().elements() / trips;
 }
 
 std::optional<SumOfDots> MatchSum(const Instruction& loop, int64_t element, LoopIndices* indices) {
@@ -83,10 +95,47 @@ std::optional<SumOfDots> MatchSum(const Instruction& loop, int64_t element, Loop
   Instruction* dot = add->operand(side);
   if (add->operand(1 - side) != sum || dot->opcode() != Opcode::kDot || dot->operand_count() != 2) return std::nullopt;
   if (dot->users().size() != 1 || !IsWorthwhile(*dot)) return std::nullopt;
-  const std::optional<Stacked> lhs = FindStacked(loop, dot->operand(0), indices);
-  const std::optional<Stacked> rhs = FindStacked(loop, dot->operand(1), indices);
-  if (!lhs.has_value() || !rhs.has_value() || !indices->AreEqual(lhs->index, rhs->index)) return std::nullopt;
-  return SumOfDots{element, add, dot, *lhs, *rhs};
+  return SumOfDots{element, add, dot, FindStacked(loop, dot->operand(0), indices),
+                   FindStacked(loop, dot->operand(1), indices)};
+}
+
+// Makes the loop store those operands of sums of dots that it must store so that the sums can be moved.
+void StoreOperands(Instruction* loop) {
+  LoopIndices indices(*loop);
+  if (indices.trips() < 2) return;
+  std::vector<std::pair<Instruction*, Instruction*>> stored;  // Each with its index in the array.
+  std::vector<Instruction*> arrays;
+  hlo::Builder before(loop->parent());
+  for (int64_t i = 0; i < loop->operand(0)->operand_count(); ++i) {
+    const std::optional<SumOfDots> sum = MatchSum(*loop, i, &indices);
+    if (!sum.has_value() || sum->lhs.has_value() == sum->rhs.has_value()) continue;
+    const Stacked& other = sum->lhs.has_value() ? *sum->lhs : *sum->rhs;
+    Instruction* operand = sum->dot->operand(sum->lhs.has_value() ? 1 : 0);
+    if (!IsWorthStoring(*operand, *sum->dot, indices.trips())) continue;
+    const auto is_here = [&](const auto& at) {
+      return at.first == operand && indices.AreEqual(at.second, other.index);
+    };
+    if (std::any_of(stored.begin(), stored.end(), is_here)) continue;
+    stored.emplace_back(operand, other.index);
+    Dims dims = operand->shape().dims();
+    dims.insert(dims.begin(), indices.trips());
+    arrays.push_back(before.Zero(Shape(operand->shape().type(), dims)));
+  }
+  if (stored.empty()) return;
+  const std::vector<Instruction*> now = CarryUnchanged(loop, arrays);
+  Computation* body = loop->called()[1];
+  hlo::Builder builder(body);
+  for (size_t i = 0; i < stored.size(); ++i) {
+    const auto& [operand, index] = stored[i];
+    builder.set_template(operand);
+    Dims row = now[i]->shape().dims();
+    row[0] = 1;
+    std::vector<Instruction*> starts(row.size(), builder.Scalar(index->shape().type(), 0));
+    starts[0] = index;
+    Instruction* next = builder.DynamicUpdateSlice(now[i], builder.Reshape(operand, row), starts);
+    body->root()->ReplaceOperand(now[i]->number(), next);
+  }
+  FinishEdits(body);  // Removes the old root, so that MatchSum does not count it as a user.
 }
 
 Dims Incremented(Dims dimensions) {
@@ -113,8 +162,8 @@ void MoveAfter(Instruction* loop, const SumOfDots& sum) {
     dims.insert(dims.begin(), array->shape().dim(0));
     return dims == array->shape().dims() ? array : builder.Reshape(array, dims);
   };
-  Instruction* lhs = whole(sum.lhs, sum.dot->operand(0));
-  Instruction* rhs = whole(sum.rhs, sum.dot->operand(1));
+  Instruction* lhs = whole(*sum.lhs, sum.dot->operand(0));
+  Instruction* rhs = whole(*sum.rhs, sum.dot->operand(1));
   Instruction* dot = CloneWithOperands(*sum.dot, {lhs, rhs}, loop->parent());
   hlo::DotDimensions dims = *sum.dot->attributes().dot;
   for (Dims* list : {&dims.lhs_batch, &dims.rhs_batch, &dims.lhs_contracting, &dims.rhs_contracting}) {
@@ -134,12 +183,13 @@ void MoveAfter(Instruction* loop, const SumOfDots& sum) {
 
 bool MoveSums(Instruction* loop) {
   if (!MayChangeElements(*loop)) return false;
+  StoreOperands(loop);
   LoopIndices indices(*loop);
   if (indices.trips() < 2) return false;
   bool changed = false;
   for (int64_t i = 0; i < loop->operand(0)->operand_count(); ++i) {
     const std::optional<SumOfDots> sum = MatchSum(*loop, i, &indices);
-    if (!sum.has_value()) continue;
+    if (!sum.has_value() || !sum->MayMove(&indices)) continue;
     MoveAfter(loop, *sum);
     changed = true;
   }
