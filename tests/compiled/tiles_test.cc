@@ -150,6 +150,33 @@ TEST(Tiles, OverlappingPiecesOfChannelsAreInOneTile) {
   EXPECT_EQ(TilesOf(FilterGradient(130), 4), 3);
 }
 
+// The gradient of pooling over `channels` channels of `images` images, in the order of dimensions of JAX.
+std::string PoolingGradient(int64_t images, int64_t channels, const std::string& select, const std::string& scatter) {
+  return Program(absl::StrCat(" x = f32[", images, ",7,6,", channels, "] parameter(0)\n s = f32[", images, ",4,3,",
+                              channels, "] parameter(1)\n z = f32[] parameter(2)\n ROOT r = f32[", images, ",7,6,",
+                              channels, "] select-and-scatter(x, s, z), window={size=1x3x2x1 stride=1x2x2x1 ",
+                              "pad=0_0x1_1x0_0x0_0}, select=", select, ", scatter=", scatter));
+}
+
+TEST(Tiles, GradientsOfPooling) {
+  Batch batch;
+  for (const int64_t images : {1, 5}) {
+    for (const int64_t channels : {3, 8, 64, 75}) {
+      batch.Add(PoolingGradient(images, channels, "GE", "add"), Close(1e-5));
+      batch.Add(PoolingGradient(images, channels, "LT", "max"));
+    }
+  }
+  batch.Add(PoolingGradient(2, 16, "GE", "add"), Close(1e-5), /*specials=*/true);
+  // The first dimension has windows, so the kernel is not divided.
+  batch.Add(Program(" x = f32[9,20] parameter(0)\n s = f32[4,20] parameter(1)\n z = f32[] parameter(2)\n"
+                    " ROOT r = f32[9,20] select-and-scatter(x, s, z), window={size=3x1 stride=2x1}, select=GE, "
+                    "scatter=add"),
+            Close(1e-5));
+  batch.Run();
+  EXPECT_EQ(Emit(PoolingGradient(5, 64, "GE", "add"), 8).tiles, 5);
+  EXPECT_EQ(Emit(PoolingGradient(1, 64, "GE", "add"), 8).tiles, 1);
+}
+
 // Two halves of `rows` rows, concatenated along the last dimension or, if `along` is 0, along the first one. The result
 // is also used by an elementwise instruction with a reshape.
 std::string Halves(int64_t rows, int64_t half, int along) {

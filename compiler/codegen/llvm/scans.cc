@@ -1,4 +1,5 @@
 // Kernels whose results depend on the order of their steps: scan, select-and-scatter.
+#include "base/rounding.h"
 #include "compiler/codegen/llvm/element_rules.h"
 #include "compiler/codegen/llvm/kernel.h"
 #include "compiler/codegen/llvm/reducer.h"
@@ -169,12 +170,132 @@ void ScatterSelected(KernelContext& kernel, const Instruction& root, const Value
   });
 }
 
+// Like ScatterSelected for adjacent columns that each have their own windows. The loops over columns have no branches,
+// so that they become vector instructions.
+class ColumnSelector {
+ public:
+  static constexpr int64_t kMaxWidth = 64;
+
+  ColumnSelector(KernelContext* kernel, const Instruction* root)
+      : kernel_(*kernel), ir_(kernel->ir()), root_(*root), out_(kernel->outputs()[0].array) {
+    for (const hlo::WindowDimension& d : *root->attributes().window) sizes_.push_back(d.size);
+    type_ = RegisterType(ir_.context(), out_.shape.type);
+    selected_ = ir_.Slot(ir_.b.getInt32Ty(), kMaxWidth);
+    standing_ = ir_.Slot(type_, kMaxWidth);
+  }
+
+  // Combines the source elements at index `at`, in the columns `begin` .. begin + width - 1, with the output elements
+  // that are selected in their windows. The last entry of `at` is not used.
+  void Scatter(Values at, llvm::Value* begin, int64_t width) {
+    at.back() = ir_.I64(0);
+    ir_.Loop(width, [&](llvm::Value* column) {
+      ir_.b.CreateStore(ir_.b.getInt32(-1), Selected(column));
+      ir_.b.CreateStore(llvm::Constant::getNullValue(type_), Standing(column));
+    });
+    ForWindow(at, [&](llvm::Value* number, const Values& position) {
+      ir_.Loop(width, [&](llvm::Value* column) { Select(number, ColumnOf(position, begin, column), column); });
+    });
+    ForWindow(at, [&](llvm::Value* number, const Values& position) {
+      ir_.Loop(width, [&](llvm::Value* column) {
+        Combine(number, ColumnOf(position, begin, column), ColumnOf(at, begin, column), column);
+      });
+    });
+  }
+
+ private:
+  llvm::Value* Selected(llvm::Value* column) { return ir_.Address(ir_.b.getInt32Ty(), selected_, column); }
+  llvm::Value* Standing(llvm::Value* column) { return ir_.Address(type_, standing_, column); }
+
+  Index ColumnOf(Values position, llvm::Value* begin, llvm::Value* column) {
+    position.back() = ir_.Add(begin, column);
+    return Index::Of(std::move(position));
+  }
+
+  // Calls `body` for each position of the window that is inside the operand, with its number in the window.
+  void ForWindow(const Values& at, const std::function<void(llvm::Value* number, const Values& position)>& body) {
+    ir_.LoopNest(sizes_, [&](const Values& inner) {
+      const WindowPosition position =
+          PositionInBase(ir_, *root_.attributes().window, at, inner, root_.operand(0)->shape().dims());
+      llvm::Value* number = ir_.b.CreateTrunc(LinearOf(ir_, Index::Of(inner), sizes_), ir_.b.getInt32Ty());
+      ir_.If(position.inside, [&] { body(number, position.index); });
+    });
+  }
+
+  void Select(llvm::Value* number, const Index& candidate, llvm::Value* column) {
+    IrBuilder& b = ir_.b;
+    llvm::Value* value = kernel_.elements().Emit(root_.operand(0), candidate);
+    llvm::Value* selected = b.CreateLoad(b.getInt32Ty(), Selected(column));
+    llvm::Value* best = b.CreateLoad(type_, Standing(column));
+    llvm::Value* keeps = kernel_.elements().Apply(*root_.called()[0], {best, value})[0];
+    llvm::Value* takes = b.CreateOr(b.CreateICmpSLT(selected, b.getInt32(0)), b.CreateNot(keeps));
+    b.CreateStore(b.CreateSelect(takes, number, selected), Selected(column));
+    b.CreateStore(b.CreateSelect(takes, value, best), Standing(column));
+  }
+
+  void Combine(llvm::Value* number, const Index& to, const Index& from, llvm::Value* column) {
+    IrBuilder& b = ir_.b;
+    llvm::Value* is_selected = b.CreateICmpEQ(b.CreateLoad(b.getInt32Ty(), Selected(column)), number);
+    llvm::Value* sum = LoadFrom(ir_, out_, to);
+    llvm::Value* more = kernel_.elements().Emit(root_.operand(1), from);
+    llvm::Value* combined = kernel_.elements().Apply(*root_.called()[1], {sum, more})[0];
+    StoreTo(ir_, out_, to, b.CreateSelect(is_selected, combined, sum));
+  }
+
+  KernelContext& kernel_;
+  Ir& ir_;
+  const Instruction& root_;
+  const ArrayView out_;
+  Dims sizes_;
+  llvm::Type* type_;
+  llvm::Value *selected_, *standing_;
+};
+
+// Whether the last dimension has no windows and enough elements for vectors.
+bool HasColumns(const Instruction& root) {
+  constexpr int64_t kMinColumns = 8;
+  const std::vector<size_t> own = OwnDimsOf(*root.attributes().window);
+  const Dims& sizes = root.operand(1)->shape().dims();
+  return !own.empty() && own.back() + 1 == sizes.size() && sizes.size() > 1 && sizes.back() >= kMinColumns;
+}
+
+// Tiles are ranges of the first dimension if it has no windows.
+void SelectInColumns(KernelContext& kernel, const Instruction& root) {
+  Ir& ir = kernel.ir();
+  const ArrayView out = kernel.outputs()[0].array;
+  const Dims& sizes = root.operand(1)->shape().dims();
+  const int64_t images = sizes[0], columns = sizes.back();
+  const bool divides = OwnDimsOf(*root.attributes().window)[0] == 0 && kernel.wanted_tiles() > 1 && images > 1;
+  if (divides) kernel.Divide({images, images, CeilDiv(images, std::min(images, kernel.wanted_tiles())), 1});
+  llvm::Value* initial = kernel.elements().EmitScalar(root.operand(2));
+  ColumnSelector selector(&kernel, &root);
+  const auto compute = [&](const Values& image) {
+    const auto in_image = [&](Values rest) {
+      rest.insert(rest.begin(), image.begin(), image.end());
+      return rest;
+    };
+    const auto after = static_cast<int64_t>(image.size());
+    ir.LoopNest(Dims(out.shape.dims.begin() + after, out.shape.dims.end()),
+                [&](const Values& at) { StoreTo(ir, out, Index::Of(in_image(at)), initial); });
+    Dims windows(sizes.begin() + after, sizes.end());
+    windows.back() = 1;
+    ir.LoopNest(windows, [&](const Values& at) {
+      constexpr int64_t kWidth = ColumnSelector::kMaxWidth;
+      const int64_t strips = columns / kWidth;
+      ir.Loop(strips, [&](llvm::Value* strip) { selector.Scatter(in_image(at), ir.Mul(strip, kWidth), kWidth); });
+      if (columns % kWidth != 0) selector.Scatter(in_image(at), ir.I64(strips * kWidth), columns % kWidth);
+    });
+  };
+  if (!divides) return compute({});
+  ir.RangeLoop(kernel.range().begin, kernel.range().end, [&](llvm::Value* image) { compute({image}); });
+}
+
 }  // namespace
 
 // The output is initialized with the initial value. Then, for each window, the computation `scatter` combines the
 // source element with the output element that `select` chooses in the window. On a GPU, there is one thread for each
 // index of the dimensions without windows (images and channels). A thread combines its elements in order.
 void EmitSelectAndScatter(KernelContext& kernel, const Instruction& root) {
+  if (!kernel.has_threads() && HasColumns(root)) return SelectInColumns(kernel, root);
   Ir& ir = kernel.ir();
   const ArrayView out = kernel.outputs()[0].array;
   std::vector<size_t> own;
