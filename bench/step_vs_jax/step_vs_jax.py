@@ -21,6 +21,11 @@ step    time per step in milliseconds: the median of xlad's blocks, the median o
 compile xlad: the time of the child process from program text to executable, which includes process start, partitioning
         and checks. JAX: the time of compiling StableHLO in a process that has compiled before. Medians; the ratio is
         JAX's over xlad's.
+roof    for one device: the roofline time of the step as a share of xlad's fastest block. The roofline time is that of
+        the program's dots and convolutions, as written, at the matrix library's rate for 1024 x 1024 matrices, and of
+        reading and writing the state at the rate of copies. Both rates are measured before and after the blocks, and
+        the higher one counts. A convolution by Winograd's algorithm and a dot of bf16 can exceed 100 %. `limit` is
+        JAX's fastest block over the roofline time: about the highest step ratio that this machine allows.
 memory  the memory of one device's step according to the buffer plan: arguments + results - shared + temporaries. The
         ratio is xlad's over JAX's. The JSON also has the peak resident sizes of the processes (JAX's includes Python
         and the compiler; xlad compiles in a child).
@@ -116,12 +121,14 @@ def measure(job, mesh, args):
         if several:
             several.ask("build")
             several.step_ms(3)
+        rates = [xlad.ask("roofline")] if devices == 1 else []
         blocks, several_ms = [], []
         for _ in range(args.rounds):
             blocks.append((xlad.block(counts[0]), jax.block(counts[1])))
             if several:
                 several_ms.append(several.step_ms(counts[0]))
         memory = xlad.ask("memory"), jax.ask("memory")
+        rates += [xlad.ask("roofline")] if devices == 1 else []
     finally:
         xlad.close()
         jax.close()
@@ -140,9 +147,20 @@ def measure(job, mesh, args):
         others = [min(pair) for pair in pairs]
         row["workers"] = {"count": workers, "ms": middle(several_ms), "best_ratio": min(several_ms) / min(others),
                           "ratio": middle([ms / other for ms, other in zip(several_ms, others)])}
+    if rates:
+        row["roofline"] = roofline(rates, min(x for x, _ in pairs), min(j for _, j in pairs))
     row["memory"] = {"xlad": memory[0], "jax": memory[1],
                      "ratio": memory[0]["plan_bytes"] / max(1, memory[1]["plan_bytes"])}
     return row
+
+
+def roofline(measured, xlad_ms, jax_ms):
+    """Compares the fastest blocks with the roofline. `measured` has two answers of xlad's side."""
+    work = measured[0]
+    flops_per_s, bytes_per_s = (max(m[rate] for m in measured) for rate in ("flops_per_s", "bytes_per_s"))
+    ms = 1000 * (work["flops"] / flops_per_s + 2 * work["state_bytes"] / bytes_per_s)
+    return {"ms": ms, "share": ms / xlad_ms, "limit": jax_ms / ms, "flops_per_s": flops_per_s,
+            "bytes_per_s": bytes_per_s}
 
 
 def meshes_of(job):
@@ -156,7 +174,7 @@ def geometric(values):
 
 HEADER = (f"{'example':18} {'mesh':14} {'xlad ms':>9} {'jax ms':>9} {'step ratio':>22} {'best':>5} {'cpu':>5}"
           f" {'xlad build':>10} {'jax build':>10}"
-          f" {'ratio':>6} {'xlad MiB':>9} {'jax MiB':>9} {'ratio':>6}")
+          f" {'ratio':>6} {'xlad MiB':>9} {'jax MiB':>9} {'ratio':>6} {'roof':>5} {'limit':>5}")
 
 
 def line(row):
@@ -164,7 +182,9 @@ def line(row):
     ratio = step["ratio"]
     cpu = step["jax_cpu_ms"] / max(step["xlad_cpu_ms"], 1e-6)
     several = row.get("workers")
-    end = (f"  {several['count']} workers {several['ms']['median']:9.3f} {several['ratio']['median']:5.2f}"
+    roof = row.get("roofline")
+    end = f" {roof['share']:5.0%} {roof['limit']:5.2f}" if roof else ""
+    end += (f"  {several['count']} workers {several['ms']['median']:9.3f} {several['ratio']['median']:5.2f}"
            f" best {several['best_ratio']:5.2f}" if several else "")
     spread = f"{ratio['median']:.2f} ({ratio['min']:.2f}..{ratio['max']:.2f})"
     return (f"{row['example']:18} {row['mesh']:14} {step['xlad_ms']['median']:9.3f} {step['jax_ms']['median']:9.3f}"
@@ -187,6 +207,8 @@ def summary(rows):
                             "compile": geometric([r["compile"]["ratio"]["median"] for r in chosen]),
                             "memory": geometric([r["memory"]["ratio"] for r in chosen]),
                             "memory_highest": max(r["memory"]["ratio"] for r in chosen)}
+            if "roofline" in chosen[0]:
+                result[name]["step_limit"] = geometric([r["roofline"]["limit"] for r in chosen])
     return result
 
 
@@ -230,8 +252,9 @@ def main():
                 failures.append({"example": job.name, "mesh": mesh["name"], "error": str(error)})
                 print(f"{job.name:18} {mesh['name']:14} {error}", flush=True)
     for name, figures in summary(rows).items():
+        limit = f", limit {figures['step_limit']:.2f}x" if "step_limit" in figures else ""
         print(f"{name}: geometric means over {figures['programs']}: step {figures['step']:.2f}x (lowest"
-              f" {figures['step_lowest']:.2f}x, of fastest blocks {figures['step_best']:.2f}x), compile"
+              f" {figures['step_lowest']:.2f}x, of fastest blocks {figures['step_best']:.2f}x{limit}), compile"
               f" {figures['compile']:.2f}x, memory {figures['memory']:.2f}x"
               f" (highest {figures['memory_highest']:.2f}x)")
     if args.json:

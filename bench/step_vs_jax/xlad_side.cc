@@ -10,6 +10,9 @@
 //   steps 20   trains 20 more steps with the first build                               {"ms": 410.2, "steps": 20}
 //   memory     prints the planned bytes of one device's step, and the peak resident bytes of this process
 //                                                                    {"plan_bytes": 17179620, "peak_rss": 90000000}
+//   roofline   prints the work of the program as written, and the measured rates of this machine with the threads of
+//              one device                        {"flops": 2.2e9, "state_bytes": 4e6, "flops_per_s": 1e11,
+//                                                 "bytes_per_s": 1.7e10}
 // After an error, the program prints one line to standard error and exits with code 1.
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,14 +28,17 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "cli/machine_rates.h"
 #include "client/job_directory.h"
 #include "collectives/exec/transports/tcp/data_plane.h"
+#include "hlo/read/read.h"
 #include "runtime/devices/cpu/cpu_device.h"
 #include "runtime/host_threads.h"
 #include "runtime/local_task.h"
 #include "runtime/task_executor.h"
 #include "service/build_child.h"
 #include "service/placement/placement.h"
+#include "sharding/cost/cost.h"
 
 namespace xlad {
 namespace {
@@ -91,6 +97,18 @@ class Side {
     }
     std::printf("{\"plan_bytes\": %lld, \"peak_rss\": %lld}\n", static_cast<long long>(plan_bytes + scratch),
                 static_cast<long long>(peak_kib * 1024));
+    return absl::OkStatus();
+  }
+
+  absl::Status Roofline() const {
+    XLAD_ASSIGN_OR_RETURN(const auto module, hlo::ReadModule(job_.program));
+    XLAD_ASSIGN_OR_RETURN(const auto state, client::OpenState(RealFileSystem(), job_));
+    int64_t state_bytes = 0;
+    for (const auto& [name, tensor] : state->tensors()) state_bytes += tensor.shape.bytes();
+    XLAD_ASSIGN_OR_RETURN(const cli::MachineRates rates, cli::MeasureMachine(RealClock(), runtime::HostThreads()));
+    std::printf("{\"flops\": %.0f, \"state_bytes\": %lld, \"flops_per_s\": %.0f, \"bytes_per_s\": %.0f}\n",
+                sharding::Flops(*module->entry()), static_cast<long long>(state_bytes), rates.flops_per_s,
+                rates.bytes_per_s);
     return absl::OkStatus();
   }
 
@@ -230,7 +248,8 @@ absl::Status Obey(Side& side, const std::string& line) {
   if (command == "build") return side.Build();
   if (command == "steps" && count > 0) return side.Steps(count);
   if (command == "memory") return side.Memory();
-  return absl::InvalidArgumentError(absl::StrCat("found \"", line, "\", expected build, steps N or memory"));
+  if (command == "roofline") return side.Roofline();
+  return absl::InvalidArgumentError(absl::StrCat("found \"", line, "\", expected build, steps N, memory or roofline"));
 }
 
 absl::Status Run(char** arguments, int workers) {
