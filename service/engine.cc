@@ -62,6 +62,7 @@ absl::Status Engine::Open() {
   if (!open_log) {
     open_log = [path = JoinPath(options_.data_folder, "jobs.sqlite")]() -> absl::StatusOr<std::shared_ptr<JobLog>> {
       XLAD_RETURN_IF_ERROR(CheckComplete(FolderOfPath(path)));
+      XLAD_RETURN_IF_ERROR(CheckLogExists(FolderOfPath(path)));
       MakePrivate(path);
       return OpenSqliteJobLog(path);
     };

@@ -268,6 +268,28 @@ TEST_F(EngineTest, AFolderOfARestoreThatDidNotEndIsRefused) {
   Start();
 }
 
+TEST_F(EngineTest, AFolderWhoseLogIsLostIsRefused) {
+  Start();
+  const std::string job = Submit("tiny");
+  TearDown();
+  const std::string log = JoinPath(options_.data_folder, "jobs.sqlite"), away = log + ".away";
+  std::filesystem::copy_file(log, away);
+  for (const bool is_missing : {false, true}) {
+    if (is_missing) {
+      std::filesystem::remove(log);
+    } else {
+      std::filesystem::resize_file(log, 0);
+    }
+    const absl::Status refused = Engine::Start(options_).status();
+    EXPECT_TRUE(absl::IsDataLoss(refused)) << refused;
+    EXPECT_THAT(std::string(refused.message()), testing::HasSubstr(is_missing ? "is missing" : "is empty"));
+    EXPECT_EQ(RealFileSystem().Exists(log), !is_missing) << "no new log is created";
+  }
+  std::filesystem::rename(away, log);
+  Start();
+  EXPECT_TRUE(engine_->GetJob(job).ok());
+}
+
 // Copying the blobs fails, because a file is in the place of their folder.
 TEST_F(EngineTest, ABackupThatFailsLeavesAnEmptyFolder) {
   Start();

@@ -95,6 +95,17 @@ absl::Status CheckComplete(const std::string& folder) {
                    "folder has not ended or was killed; run xlad backup or xlad restore again"));
 }
 
+absl::Status CheckLogExists(const std::string& data_folder) {
+  FileSystem& files = RealFileSystem();
+  const std::string log = JoinPath(data_folder, kLog), blobs = JoinPath(data_folder, "blobs");
+  if (files.Size(log).value_or(0) > 0 || files.List(blobs).value_or(std::vector<std::string>()).empty()) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(absl::StrCat(log, " is ", files.Exists(log) ? "empty" : "missing", ", but ", blobs,
+                                          " has the files of jobs; restore the folder from a backup, or start with "
+                                          "another --data folder"));
+}
+
 absl::Status CompleteFolder(const std::string& folder) {
   FileSystem& files = RealFileSystem();
   XLAD_ASSIGN_OR_RETURN(std::vector<std::string> names, files.List(folder));

@@ -14,6 +14,10 @@ inline constexpr char kPartialLog[] = "jobs.sqlite.partial";
 // FailedPrecondition if the folder is a backup or data folder that is not complete.
 absl::Status CheckComplete(const std::string& folder);
 
+// DataLoss if the folder has blobs, but its log is missing or empty. SQLite would create a new log, and remove the
+// write-ahead log of an empty one.
+absl::Status CheckLogExists(const std::string& data_folder);
+
 // Makes the files in the folder durable and gives the log, which has the name kPartialLog, its final name.
 absl::Status CompleteFolder(const std::string& folder);
 

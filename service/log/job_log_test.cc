@@ -190,25 +190,29 @@ TEST_F(SqliteJobLogTest, AnInterruptedMigrationChangesNothing) {
   EXPECT_TRUE(log.ok()) << log.status();
 }
 
-// Versions 2 to 4 have the same tables, without checksums. Version 5 has them.
+// Versions 2 to 4 have the same tables, without checksums. Versions 5 and 6 have checksums of events only.
 TEST_F(SqliteJobLogTest, ALogOfAnyOlderVersionIsCopiedAndGetsChecksums) {
-  for (int version = 2; version <= 5; ++version) {
+  StepMetrics metrics;
+  metrics.set_step(3);
+  metrics.set_attempt(2);
+  for (int version = 2; version <= 6; ++version) {
     SCOPED_TRACE(version);
     RemoveLog();
-    LogBatch batch{{Event("a", "1"), Event("b", "2")}, {}};
+    LogBatch batch{{Event("a", "1"), Event("b", "2")}, {{JobId("a"), {metrics}}}};
     {
       auto log = OpenSqliteJobLog(TestPath());
       ASSERT_TRUE(log.ok()) << log.status();
       ASSERT_TRUE((*log)->Append(&batch).ok());
     }
     if (version < 5) Execute("ALTER TABLE events DROP COLUMN checksum");
-    Execute(absl::StrCat("PRAGMA user_version=", version).c_str());
+    Execute(absl::StrCat("ALTER TABLE metrics DROP COLUMN checksum; PRAGMA user_version=", version).c_str());
     const std::string kept = absl::StrCat(TestPath(), ".schema-", version);
     ASSERT_TRUE(RealFileSystem().WriteAtomically(kept, "a copy that was interrupted").ok());
     {
       auto log = OpenSqliteJobLog(TestPath());
       ASSERT_TRUE(log.ok()) << log.status();
       EXPECT_EQ(AllEvents(**log).size(), 2u);
+      EXPECT_EQ((*(*log)->LastMetrics(JobId("a"), 2))->step(), 3);
       LogBatch next{{Event("a", "3")}, {}};
       ASSERT_TRUE((*log)->Append(&next).ok());
       EXPECT_EQ(next.events[0].sequence(), 3);
@@ -264,6 +268,48 @@ TEST_F(SqliteJobLogTest, ADamagedEventIsDataLoss) {
     write();
     Execute(sql);
     expect_refused(sql);
+  }
+}
+
+TEST_F(SqliteJobLogTest, DamagedMetricsAreDataLoss) {
+  std::vector<StepMetrics> rows(3);
+  for (int i = 0; i < 3; ++i) {
+    rows[i].set_step(i);
+    rows[i].set_attempt(1);
+    rows[i].add_values(1.0F / static_cast<float>(i + 3));
+  }
+  const std::string bytes = rows[2].SerializeAsString();
+  const auto write = [&] {
+    RemoveLog();
+    auto log = OpenSqliteJobLog(TestPath());
+    ASSERT_TRUE(log.ok()) << log.status();
+    LogBatch batch{{}, {{JobId("a"), rows}}};
+    ASSERT_TRUE((*log)->Append(&batch).ok());
+  };
+  const auto expect_found = [&](const std::string& what) {
+    const absl::Status opened = OpenSqliteJobLog(TestPath()).status();
+    EXPECT_TRUE(absl::IsDataLoss(opened)) << what << ": " << opened;
+    EXPECT_THAT(std::string(opened.message()), testing::HasSubstr("the metrics of step 2 of job a are damaged"));
+  };
+  write();
+  for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
+    std::string flipped = bytes;
+    flipped[bit / 8] ^= static_cast<char>(1 << bit % 8);
+    WithDatabase([&](sqlite3* db) {
+      SqliteStatement update(db, "UPDATE metrics SET metrics = ? WHERE step = 2");
+      update.BindBlob(1, flipped);
+      ASSERT_EQ(update.Step(), SQLITE_DONE);
+    });
+    expect_found(absl::StrCat("bit ", bit));
+    if (HasFailure()) return;
+  }
+  for (const char* sql : {"UPDATE metrics SET attempt = 2 WHERE step = 2",
+                          "UPDATE metrics SET checksum = checksum + 1 WHERE step = 2",
+                          "UPDATE metrics SET (metrics, checksum) = (SELECT metrics, checksum FROM metrics "
+                          "WHERE step = 1) WHERE step = 2"}) {
+    write();
+    Execute(sql);
+    expect_found(sql);
   }
 }
 
@@ -367,7 +413,7 @@ TEST_F(SqliteJobLogTest, AMigrationThatIsKilledOrFailsAnywhereLosesNothing) {
     for (int i = 0; i < kEvents; ++i) batch.events.push_back(Event("a", std::string(2000, 'x')));
     ASSERT_TRUE((*log)->Append(&batch).ok());
   }
-  Execute("ALTER TABLE events DROP COLUMN checksum; PRAGMA user_version=4");
+  Execute("ALTER TABLE events DROP COLUMN checksum; ALTER TABLE metrics DROP COLUMN checksum; PRAGMA user_version=4");
   const std::string old = *RealFileSystem().Read(TestPath());
   const std::string kept = TestPath() + ".schema-4";
   const rlim_t step = AllCases() ? 4096 : 5 * 4096;
@@ -413,7 +459,7 @@ TEST_F(SqliteJobLogTest, AnXladThatDoesNotKnowTheNamesOfBatchesRefusesTheLog) {
     RemoveLog();
     if (!is_new) {
       ASSERT_TRUE(OpenSqliteJobLog(TestPath()).ok());
-      Execute(absl::StrCat("PRAGMA user_version=", kOlder).c_str());
+      Execute(absl::StrCat("ALTER TABLE metrics DROP COLUMN checksum; PRAGMA user_version=", kOlder).c_str());
     }
     ASSERT_TRUE(OpenSqliteJobLog(TestPath()).ok());
     WithDatabase([&](sqlite3* db) {

@@ -7,10 +7,12 @@
 #include <mutex>
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "base/file_system.h"
 #include "base/hash.h"
 #include "service/log/job_log.h"
 #include "service/log/sqlite_statement.h"
+#include "service/log/wal_check.h"
 
 namespace xlad::service {
 namespace {
@@ -19,8 +21,8 @@ namespace {
 // adds events about checkpoints that could not be stored, and version 4 events about the code that an attempt runs.
 // Version 5 adds a checksum to each event. Version 6 has the same tables as version 5, but the batches in the data
 // folder have names that an earlier xlad takes for temporary files (storage/batch_spool.h). It would remove them, so it
-// must refuse the log.
-constexpr int kSchemaVersion = 6;
+// must refuse the log. Version 7 adds a checksum to the metrics of each step.
+constexpr int kSchemaVersion = 7;
 
 constexpr char kSchema[] = R"(
 CREATE TABLE IF NOT EXISTS events (
@@ -35,6 +37,7 @@ CREATE TABLE IF NOT EXISTS metrics (
   step    INTEGER NOT NULL,
   metrics BLOB NOT NULL,
   attempt INTEGER NOT NULL DEFAULT 0,
+  checksum INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (job_id, step)) WITHOUT ROWID;
 )";
 
@@ -52,12 +55,18 @@ constexpr char kLastSequence[] =
     "SELECT MAX(COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0), "
     "COALESCE((SELECT MAX(sequence) FROM events), 0))";
 constexpr char kInsertMetrics[] =
-    "INSERT INTO metrics (job_id, step, metrics, attempt) VALUES (?, ?, ?, ?) ON CONFLICT (job_id, step) "
-    "DO UPDATE SET metrics = excluded.metrics, attempt = excluded.attempt WHERE excluded.attempt > attempt";
+    "INSERT INTO metrics (job_id, step, metrics, attempt, checksum) VALUES (?, ?, ?, ?, ?) ON CONFLICT (job_id, step) "
+    "DO UPDATE SET metrics = excluded.metrics, attempt = excluded.attempt, checksum = excluded.checksum "
+    "WHERE excluded.attempt > attempt";
 
 // The checksum of a row of the table of events.
 int64_t ChecksumOf(int64_t sequence, const std::string& job_id, const std::string& event) {
   return static_cast<int64_t>(Hash64(event, Hash64(job_id, static_cast<uint64_t>(sequence))));
+}
+
+// The checksum of a row of the table of metrics.
+int64_t ChecksumOfMetrics(int64_t step, int64_t attempt, const std::string& job_id, const std::string& metrics) {
+  return ChecksumOf(step, absl::StrCat(attempt, " ", job_id), metrics);
 }
 
 // Returns what the operating system said about the latest error: ": Read-only file system". Empty if it said nothing.
@@ -78,11 +87,16 @@ class SqliteJobLog final : public JobLog {
   }
 
   absl::Status Setup() {
+    // Until it has been checked, the write-ahead log stays as it is: otherwise SQLite would remove a damaged one when
+    // the database is closed.
+    sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
     XLAD_RETURN_IF_ERROR(Execute("PRAGMA locking_mode=EXCLUSIVE"));
     XLAD_RETURN_IF_ERROR(Execute("PRAGMA journal_mode=WAL"));
     XLAD_RETURN_IF_ERROR(Execute("PRAGMA synchronous=FULL"));
     XLAD_RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));  // Takes the lock that refuses a second coordinator.
     XLAD_RETURN_IF_ERROR(Execute("COMMIT"));
+    XLAD_RETURN_IF_ERROR(CheckWriteAheadLog(db_));
+    sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
     // After a failed sync, the end of the write-ahead log can be read but may not be on disk, and another sync does
     // not write it again (Rebello et al., "Can Applications Recover from fsync Failures?", ATC 2020). Everything that
     // is read from now on must be durable. Therefore the write-ahead log is copied into the database, the database is
@@ -99,6 +113,7 @@ class SqliteJobLog final : public JobLog {
     }
     if (version > 0 && version < kSchemaVersion) XLAD_RETURN_IF_ERROR(KeepCopy(version));
     XLAD_RETURN_IF_ERROR(InTransaction([&] { return Migrate(version); }));
+    XLAD_RETURN_IF_ERROR(CheckPages());
     SqliteStatement last(db_, kLastSequence);
     if (last.Step() != SQLITE_ROW) return Error("read");
     last_sequence_ = last.Int(0);
@@ -127,8 +142,10 @@ class SqliteJobLog final : public JobLog {
         for (const StepMetrics& step : metrics.rows) {
           insert_metrics_->Bind(1, metrics.job.str());
           insert_metrics_->Bind(2, step.step());
-          insert_metrics_->BindBlob(3, step.SerializeAsString());
+          const std::string bytes = step.SerializeAsString();
+          insert_metrics_->BindBlob(3, bytes);
           insert_metrics_->Bind(4, step.attempt());
+          insert_metrics_->Bind(5, ChecksumOfMetrics(step.step(), step.attempt(), metrics.job.str(), bytes));
           if (insert_metrics_->Step() != SQLITE_DONE) return StepError(insert_metrics_.get());
           insert_metrics_->Reset();
         }
@@ -163,7 +180,8 @@ class SqliteJobLog final : public JobLog {
 
   absl::StatusOr<std::vector<StepMetrics>> ReadMetrics(const JobId& job, int64_t from_step, int64_t limit) override {
     const std::lock_guard lock(mutex_);
-    SqliteStatement read(db_, "SELECT metrics FROM metrics WHERE job_id = ? AND step >= ? ORDER BY step LIMIT ?");
+    SqliteStatement read(db_, "SELECT metrics, step, attempt, checksum FROM metrics WHERE job_id = ? AND step >= ? "
+                              "ORDER BY step LIMIT ?");
     read.Bind(1, job.str());
     read.Bind(2, from_step);
     read.Bind(3, limit);
@@ -173,8 +191,8 @@ class SqliteJobLog final : public JobLog {
   absl::StatusOr<std::optional<StepMetrics>> LastMetrics(const JobId& job, int64_t attempt) override {
     const std::lock_guard lock(mutex_);
     SqliteStatement read(db_,
-                         "SELECT metrics FROM metrics WHERE job_id = ?1 AND (?2 = 0 OR attempt IN (0, ?2)) "
-                         "ORDER BY step DESC LIMIT 1");
+                         "SELECT metrics, step, attempt, checksum FROM metrics WHERE job_id = ?1 AND "
+                         "(?2 = 0 OR attempt IN (0, ?2)) ORDER BY step DESC LIMIT 1");
     read.Bind(1, job.str());
     read.Bind(2, attempt);
     XLAD_ASSIGN_OR_RETURN(std::vector<StepMetrics> rows, ReadRows(&read, job));
@@ -226,13 +244,41 @@ class SqliteJobLog final : public JobLog {
   }
 
  private:
+  // Checksums of rows do not find rows that are missing because a page was damaged. The rows of metrics are read, too,
+  // because a damaged key hides the rows after it from a search.
+  absl::Status CheckPages() {
+    for (const char* sql : {"PRAGMA integrity_check(events)", "PRAGMA quick_check(metrics)"}) {
+      SqliteStatement check(db_, sql);
+      if (check.Step() != SQLITE_ROW) return Error("check");
+      const std::string found = check.Blob(0);
+      if (found == "ok") continue;
+      // SQLite reports an error of the disk like damage.
+      if (absl::StrContains(found, "error code=")) return absl::InternalError(absl::StrCat(path_, ": ", found));
+      return absl::DataLossError(absl::StrCat(path_, " is damaged: ", found, "; restore the folder from a backup"));
+    }
+    SqliteStatement read(db_, "SELECT metrics, step, attempt, checksum, job_id FROM metrics");
+    int code;
+    while ((code = read.Step()) == SQLITE_ROW) XLAD_RETURN_IF_ERROR(CheckMetrics(read, read.Blob(4), read.Blob(0)));
+    return code == SQLITE_DONE ? absl::OkStatus() : Error("check");
+  }
+
+  // `row` has the metrics, the step, the attempt and the checksum.
+  absl::Status CheckMetrics(const SqliteStatement& row, const std::string& job_id, const std::string& metrics) const {
+    if (row.Int(3) == ChecksumOfMetrics(row.Int(1), row.Int(2), job_id, metrics)) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat(path_, ": the metrics of step ", row.Int(1), " of job ", job_id,
+                                            " are damaged: their checksum differs; restore the folder from a backup"));
+  }
+
   // Must run in a transaction, because a migration cannot be repeated.
   absl::Status Migrate(int64_t version) {
     if (version == 1) {
       XLAD_RETURN_IF_ERROR(Execute("ALTER TABLE metrics ADD COLUMN attempt INTEGER NOT NULL DEFAULT 0"));
     }
     if (version > 0 && version < 5) XLAD_RETURN_IF_ERROR(AddChecksums());
-    XLAD_RETURN_IF_ERROR(Execute(kSchema));
+    if (version > 0 && version < 7) XLAD_RETURN_IF_ERROR(AddChecksumsOfMetrics());
+    // In a log of this version, a table that is missing is damage, so it must not be created.
+    if (version < kSchemaVersion) XLAD_RETURN_IF_ERROR(Execute(kSchema));
+    // Written in any case: until this has been synced, a crash can undo that the write-ahead log was truncated.
     return Execute(absl::StrCat("PRAGMA user_version=", kSchemaVersion).c_str());
   }
 
@@ -244,6 +290,22 @@ class SqliteJobLog final : public JobLog {
     while ((code = read.Step()) == SQLITE_ROW) {
       write.Bind(1, ChecksumOf(read.Int(0), read.Blob(2), read.Blob(1)));
       write.Bind(2, read.Int(0));
+      if (write.Step() != SQLITE_DONE) return StepError(&write);
+      write.Reset();
+    }
+    return code == SQLITE_DONE ? absl::OkStatus() : Error("migrate");
+  }
+
+  absl::Status AddChecksumsOfMetrics() {
+    XLAD_RETURN_IF_ERROR(Execute("ALTER TABLE metrics ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0"));
+    SqliteStatement read(db_, "SELECT job_id, step, attempt, metrics FROM metrics");
+    SqliteStatement write(db_, "UPDATE metrics SET checksum = ? WHERE job_id = ? AND step = ?");
+    int code;
+    while ((code = read.Step()) == SQLITE_ROW) {
+      const std::string job_id = read.Blob(0);
+      write.Bind(1, ChecksumOfMetrics(read.Int(1), read.Int(2), job_id, read.Blob(3)));
+      write.Bind(2, job_id);
+      write.Bind(3, read.Int(1));
       if (write.Step() != SQLITE_DONE) return StepError(&write);
       write.Reset();
     }
@@ -346,7 +408,9 @@ class SqliteJobLog final : public JobLog {
     int code;
     while ((code = read->Step()) == SQLITE_ROW) {
       StepMetrics step;
-      if (!step.ParseFromString(read->Blob(0))) {
+      const std::string bytes = read->Blob(0);
+      XLAD_RETURN_IF_ERROR(CheckMetrics(*read, job.str(), bytes));
+      if (!step.ParseFromString(bytes)) {
         return absl::DataLossError(absl::StrCat(path_, ": metrics of job ", job.str(), " cannot be read; restore "
                                                 "the folder from a backup"));
       }

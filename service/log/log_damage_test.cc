@@ -1,0 +1,231 @@
+// Flipped bits in the files of the job log: what is read is what was written, or the log is refused. XLAD_LOG_FLIPS is
+// the number of flipped bits in each file (default 60), and XLAD_LOG_SEED the seed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "base/file_system.h"
+#include "base/random.h"
+#include "base/testing/case_count.h"
+#include "base/testing/test_folder.h"
+#include "service/log/job_log.h"
+
+namespace xlad::service {
+namespace {
+
+constexpr int kBatches = 12;
+constexpr size_t kWalHeaderBytes = 32;
+const std::vector<std::string> kJobs = {"job-1", "job-2", "job-3"};
+
+// Returns the batch with this number: an event of each job, one of which fills several pages, and steps of one job.
+LogBatch BatchOf(int number) {
+  LogBatch batch;
+  for (const std::string& job : kJobs) {
+    JobEvent& event = batch.events.emplace_back();
+    event.set_job_id(job);
+    event.mutable_submitted()->set_client_key(absl::StrCat(number));
+    if (job == kJobs[number % 3]) event.mutable_submitted()->mutable_spec()->set_name(std::string(6000, 'n'));
+  }
+  std::vector<StepMetrics> rows(20);
+  for (int i = 0; i < 20; ++i) {
+    rows[i].set_step(20 * (number / 3) + i);
+    rows[i].set_attempt(1);
+    rows[i].add_values(1.0F / static_cast<float>(i + number + 1));
+  }
+  batch.metrics = {{JobId(kJobs[number % 3]), std::move(rows)}};
+  return batch;
+}
+
+// Opens the log and returns everything that can be read from it, as text. The first line is the number of events.
+absl::StatusOr<std::string> ReadAll(const std::string& path) {
+  XLAD_ASSIGN_OR_RETURN(const auto log, OpenSqliteJobLog(path));
+  std::string events;
+  int count = 0;
+  XLAD_RETURN_IF_ERROR(log->ReadEvents([&](const JobEvent& event) {
+    absl::StrAppend(&events, event.ShortDebugString(), "\n");
+    ++count;
+    return absl::OkStatus();
+  }));
+  std::string all = absl::StrCat(count, "\n", events);
+  for (const std::string& job : kJobs) {
+    XLAD_ASSIGN_OR_RETURN(const std::vector<JobEvent> of_job, log->ReadEventsOf(JobId(job), 0, 1000));
+    for (const JobEvent& event : of_job) absl::StrAppend(&all, event.ShortDebugString(), "\n");
+    XLAD_ASSIGN_OR_RETURN(const std::vector<StepMetrics> metrics, log->ReadMetrics(JobId(job), 0, 1000));
+    for (const StepMetrics& step : metrics) absl::StrAppend(&all, step.ShortDebugString(), "\n");
+  }
+  return all;
+}
+
+// The lines of the events in a result of ReadAll.
+std::string EventsOf(const std::string& all) {
+  size_t end = all.find('\n');
+  for (int count = std::stoi(all); count > 0; --count) end = all.find('\n', end + 1);
+  return all.substr(all.find('\n') + 1, end - all.find('\n'));
+}
+
+// A log of kBatches transactions. The tests write its files with changes.
+class LogDamage : public testing::Test {
+ protected:
+  LogDamage() {
+    auto log = OpenSqliteJobLog(path_);
+    XLAD_CHECK(log.ok()) << log.status();
+    for (int number = 0; number < kBatches; ++number) {
+      if (number == kBatches - 1) before_last_bytes_ = std::filesystem::file_size(wal_path_);
+      LogBatch batch = BatchOf(number);
+      XLAD_CHECK((*log)->Append(&batch).ok());
+    }
+    database_ = *RealFileSystem().Read(path_);
+    wal_ = *RealFileSystem().Read(wal_path_);  // As a killed process leaves it.
+    log->reset();
+    whole_ = *ReadAll(path_);
+    merged_ = *RealFileSystem().Read(path_);
+  }
+  // Replaces the files of the log. An empty write-ahead log is removed.
+  void Write(const std::string& database, const std::string& wal) const {
+    for (const char* suffix : {"-shm", "-wal"}) std::filesystem::remove(path_ + suffix);
+    XLAD_CHECK(RealFileSystem().WriteAtomically(path_, database).ok());
+    XLAD_CHECK(wal.empty() || RealFileSystem().WriteAtomically(wal_path_, wal).ok());
+  }
+  static std::string Flipped(std::string bytes, size_t bit) {
+    bytes[bit / 8] ^= static_cast<char>(1 << bit % 8);
+    return bytes;
+  }
+
+  const uint64_t flips_ = NumberFrom("XLAD_LOG_FLIPS", 60);
+  const std::unique_ptr<Random> random_ = SeededRandom(NumberFrom("XLAD_LOG_SEED", 1));
+  const TestFolder folder_;
+  const std::string path_ = JoinPath(folder_.path(), "jobs.sqlite"), wal_path_ = path_ + "-wal";
+  std::string database_, wal_;  // The files before the write-ahead log was copied into the database.
+  std::string merged_;          // The database after that.
+  std::string whole_;
+  size_t before_last_bytes_ = 0;  // The size of the write-ahead log without the last transaction.
+};
+
+TEST_F(LogDamage, ABitOfTheWriteAheadLogIsFound) {
+  for (uint64_t flip = 0; flip < flips_; ++flip) {
+    const size_t bit = random_->Below(8 * wal_.size());
+    Write(database_, Flipped(wal_, bit));
+    const auto read = ReadAll(path_);
+    EXPECT_TRUE(absl::IsDataLoss(read.status())) << "bit " << bit << ": " << read.status();
+    EXPECT_THAT(std::string(read.status().message()), testing::HasSubstr("jobs.sqlite-wal is damaged"));
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(LogDamage, ABitOfAHeaderInTheWriteAheadLogIsFound) {
+  constexpr size_t kFrameHeaderBytes = 24;
+  for (size_t bit = 0; bit < 8 * (kWalHeaderBytes + kFrameHeaderBytes); bit += AllCases() ? 1 : 7) {
+    Write(database_, Flipped(wal_, bit));
+    EXPECT_TRUE(absl::IsDataLoss(ReadAll(path_).status())) << "bit " << bit;
+  }
+}
+
+// A crash while the last transaction is written can leave any of its sectors as they were before.
+TEST_F(LogDamage, SectorsThatAreMissingAreFoundExceptInTheLastTransaction) {
+  constexpr size_t kSector = 512;
+  ASSERT_LT(before_last_bytes_, wal_.size());
+  int found = 0, read_without_last = 0;
+  for (size_t at = kSector; at + kSector <= wal_.size(); at += AllCases() ? kSector : 13 * kSector) {
+    std::string changed = wal_;
+    changed.replace(at, kSector, kSector, '\0');
+    if (changed == wal_) continue;
+    Write(database_, changed);
+    const auto read = ReadAll(path_);
+    if (at >= before_last_bytes_) {
+      ASSERT_TRUE(read.ok()) << at << ": " << read.status();
+      EXPECT_EQ(read->substr(0, read->find('\n')), absl::StrCat(3 * (kBatches - 1)));
+      ++read_without_last;
+    } else if (at + kSector <= before_last_bytes_ / 2) {
+      EXPECT_TRUE(absl::IsDataLoss(read.status())) << at << ": " << read.status();
+      ++found;
+    }
+  }
+  EXPECT_GT(found, 3);
+  EXPECT_GT(read_without_last, 1);
+}
+
+TEST_F(LogDamage, AWriteAheadLogThatIsCutAsTheErrorSaysCanBeRead) {
+  const size_t bit = 8 * (before_last_bytes_ / 2);
+  Write(database_, Flipped(wal_, bit));
+  const std::string message(ReadAll(path_).status().message());
+  EXPECT_EQ(ReadAll(path_).status().message(), message) << "the write-ahead log is kept";
+  const size_t at = message.find("cut this file to ");
+  ASSERT_NE(at, std::string::npos) << message;
+  std::filesystem::resize_file(wal_path_, std::stoll(message.substr(at + 17)));
+  const auto read = ReadAll(path_);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_GT(std::stoi(*read), 0);
+  EXPECT_LT(std::stoi(*read), 3 * kBatches);
+}
+
+// If the transactions after the cut had already been copied into the database, the files no longer fit together.
+TEST_F(LogDamage, AfterACutTheLogHasOnlyTheEarlierEventsOrIsRefused) {
+  Write("", "");
+  auto log = OpenSqliteJobLog(path_);
+  ASSERT_TRUE(log.ok()) << log.status();
+  const auto bytes = std::filesystem::file_size(path_);
+  for (int number = 0; std::filesystem::file_size(path_) == bytes; ++number) {  // Until SQLite copies.
+    LogBatch batch = BatchOf(number);
+    ASSERT_TRUE((*log)->Append(&batch).ok());
+  }
+  const std::string database = *RealFileSystem().Read(path_), wal = *RealFileSystem().Read(wal_path_);
+  log->reset();
+  const std::string whole = EventsOf(*ReadAll(path_));
+  for (uint64_t flip = 0; flip < flips_ / 4; ++flip) {
+    const size_t bit = 8 * kWalHeaderBytes + random_->Below(8 * (wal.size() - kWalHeaderBytes));
+    Write(database, Flipped(wal, bit));
+    const std::string message(ReadAll(path_).status().message());
+    const size_t at = message.find("cut this file to ");
+    ASSERT_NE(at, std::string::npos) << message;
+    std::filesystem::resize_file(wal_path_, std::stoll(message.substr(at + 17)));
+    const auto read = ReadAll(path_);
+    EXPECT_TRUE(read.ok() || absl::IsDataLoss(read.status())) << read.status();
+    if (read.ok()) EXPECT_THAT(whole, testing::StartsWith(EventsOf(*read))) << "bit " << bit;
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(LogDamage, ABitOfTheDatabaseIsFoundOrDoesNotMatter) {
+  uint64_t found = 0;
+  for (uint64_t flip = 0; flip < 2 * flips_; ++flip) {
+    const size_t bit = random_->Below(8 * merged_.size());
+    Write(Flipped(merged_, bit), "");
+    const auto read = ReadAll(path_);
+    found += !read.ok();
+    if (read.ok()) EXPECT_EQ(*read, whole_) << "bit " << bit % 8 << " of byte " << bit / 8;
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(found, flips_ / 4);
+}
+
+// The name of a table is a part of the text from which SQLite reads the schema.
+TEST_F(LogDamage, ATableWhoseNameIsDamagedIsFound) {
+  for (const std::string table : {"TABLE events ", "TABLE metrics "}) {
+    const size_t at = merged_.find(table);
+    ASSERT_NE(at, std::string::npos);
+    Write(Flipped(merged_, 8 * (at + 6)), "");
+    EXPECT_FALSE(ReadAll(path_).ok()) << table;
+    EXPECT_FALSE(ReadAll(path_).ok()) << table << ", opened again";
+  }
+}
+
+// Each page begins with the number of its rows. If a bit of it is lost, SQLite reads fewer rows.
+TEST_F(LogDamage, ARowThatIsMissingFromAPageIsFound) {
+  constexpr size_t kPageBytes = 4096;
+  int found = 0;
+  for (size_t page = 1; page < merged_.size() / kPageBytes; page += AllCases() ? 1 : 3) {
+    for (size_t bit = 0; bit < 16; ++bit) {
+      Write(Flipped(merged_, 8 * (page * kPageBytes + 3) + bit), "");
+      const auto read = ReadAll(path_);
+      found += !read.ok();
+      if (read.ok()) EXPECT_EQ(*read, whole_) << "bit " << bit << " of page " << page;
+      if (HasFailure()) return;
+    }
+  }
+  EXPECT_GT(found, 16);
+}
+
+}  // namespace
+}  // namespace xlad::service
