@@ -31,6 +31,10 @@ absl::Status ParseParameter(absl::string_view name, absl::string_view value, Col
   if (name == "radix") return ParseNumber(value, &plan->radix);
   if (name == "order") return ParseList(value, ',', &plan->order);
   if (name == "protocol") {
+    if (value != "slots" && value != "windows" && value != "board") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("found protocol \"", value, "\", expected slots, windows or board"));
+    }
     plan->protocol = std::string(value);
     return absl::OkStatus();
   }

@@ -127,6 +127,8 @@ TEST(CollectivePlan, TextRoundTrips) {
   }
   EXPECT_THAT(std::string(ParsePlan("ring chunk=2").status().message()), HasSubstr("found parameter \"chunk\""));
   EXPECT_THAT(std::string(ParsePlan("ring grid=4y4").status().message()), HasSubstr("parameter \"grid=4y4\""));
+  EXPECT_THAT(std::string(ParsePlan("ring protocol=eager").status().message()),
+              HasSubstr("found protocol \"eager\", expected slots, windows or board"));
 }
 
 TEST(Schedule, ErrorsHaveTheLine) {
