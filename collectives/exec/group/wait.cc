@@ -26,6 +26,7 @@ constexpr int kSpins = 4000;
 constexpr int kSpinsBetweenYields = 500;
 constexpr int kWaitsOnSameCore = 4;
 constexpr int kFirstYields = 8;  // The first yields do not read the clock.
+constexpr int kSpinsForOtherCores = 40;  // Before each of the first yields.
 constexpr int64_t kYieldNsWithOwnCore = 50'000;
 constexpr int64_t kYieldNsWithSharedCore = 1'000'000;
 constexpr int64_t kFirstSleepNs = 2'000'000;
@@ -45,9 +46,24 @@ void MoveToAnotherCore(int core) {
   sched_setaffinity(0, sizeof allowed, &allowed);
 }
 
+// The number of the last operation that a rank has entered.
+uint64_t Entered(const RankBlock& block) {
+  return std::max(block.lines[0].sequence.load(std::memory_order_relaxed),
+                  block.lines[1].sequence.load(std::memory_order_relaxed));
+}
+
 bool Membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
 
 }  // namespace
+
+bool OnlyOtherCoresAreLate(const ControlFile& control, int rank, int core) {
+  const uint64_t own = Entered(control.rank(rank));
+  for (int other = 0; other < control.ranks(); ++other) {
+    const RankBlock& block = control.rank(other);
+    if (block.core.load(std::memory_order_relaxed) == core && Entered(block) < own) return false;
+  }
+  return true;
+}
 
 GroupWaiter::GroupWaiter(ControlFile* control, int rank, bool exclusive)
     : control_(control), rank_(rank), exclusive_(exclusive), first_spins_(exclusive ? 200 : 0) {
@@ -152,7 +168,7 @@ absl::Status GroupWaiter::WaitLong(int peer, int step, absl::FunctionRef<bool()>
   RankBlock& self = control_->rank(rank_);
   // The scheduler may have put both ranks on the same core although another core is free.
   const int core = sched_getcpu();
-  self.core.store(core, std::memory_order_relaxed);
+  if (self.core.load(std::memory_order_relaxed) != core) self.core.store(core, std::memory_order_relaxed);
   const bool same_core = exclusive_ && control_->rank(peer).core.load(std::memory_order_relaxed) == core;
   waits_on_same_core_ = same_core ? waits_on_same_core_ + 1 : 0;
   if (waits_on_same_core_ >= kWaitsOnSameCore && rank_ > peer) {
@@ -168,7 +184,13 @@ absl::Status GroupWaiter::WaitLong(int peer, int step, absl::FunctionRef<bool()>
   // Each yield postpones the thread's deadline in the scheduler by one time slice. With long slices, the thread would
   // run again only after all other programs on this core.
   if (!std::exchange(has_short_slices_, true)) AskForShortSlices();
+  // A yield would then only switch to ranks that wait, too, which takes longer than most ranks are late.
+  const int spins_before_yield = !exclusive_ && OnlyOtherCoresAreLate(*control_, rank_, core) ? kSpinsForOtherCores : 0;
   for (int yield = 0; yield < kFirstYields; ++yield) {
+    for (int spin = 0; spin < spins_before_yield; ++spin) {
+      if (ready()) return absl::OkStatus();
+      PauseCpu();
+    }
     sched_yield();
     if (ready()) return absl::OkStatus();
   }

@@ -1,6 +1,7 @@
 // How a rank of a process group waits for another rank. If every rank has a core of its own, a waiting rank spins, and
-// sleeps after about 0.1 ms. Otherwise it yields to other processes, and sleeps after about 1 ms. A sleeping rank wakes
-// every 2 to 20 ms to check whether its peers are alive and run the same operation.
+// sleeps after about 0.1 ms. Otherwise it yields to other processes, and sleeps after about 1 ms. Before its first
+// yields, it spins for about 0.5 us if only ranks on other cores are late. A sleeping rank wakes every 2 to 20 ms to
+// check whether its peers are alive and run the same operation.
 #pragma once
 
 #include <functional>
@@ -12,6 +13,9 @@
 #include "collectives/exec/group/control.h"
 
 namespace xlad::collectives {
+
+// Whether all ranks whose last long wait began on this core have entered the operation of `rank`.
+bool OnlyOtherCoresAreLate(const ControlFile& control, int rank, int core);
 
 // Waits of one rank. Only the thread of the rank may use a waiter.
 class GroupWaiter {
