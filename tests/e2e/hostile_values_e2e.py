@@ -18,7 +18,7 @@ import grpc
 from xlad import protos
 
 from harness import OWN_EXAMPLES, cluster, wait_for, xlad
-from hostile_e2e import ALLOWED, SKIPPED, call, descriptors, is_repeated, resident_mb
+from hostile_e2e import ALLOWED, SKIPPED, call, descriptors, is_repeated, resident_mb, stays_open
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
 NAME, TENSOR, PATH = 256, 1024, 4096  # The limits of texts in service/validate.h.
@@ -234,10 +234,10 @@ class HostileValues(unittest.TestCase):
         if name == "Attach":
             code, details = attach(self.channel, method, requests)
         else:
-            code, details = call(self.channel, method, requests, timeout=1.0 if method.server_streams else 60.0)
+            code, details = call(self.channel, method, requests, timeout=1.0 if stays_open(method) else 60.0)
         shown = " then ".join(str(request)[:300] for request in requests)
         # A stream may have nothing to say yet. A program needs the coordinator's seal.
-        waits = code == grpc.StatusCode.DEADLINE_EXCEEDED and method.server_streams and name != "Attach"
+        waits = code == grpc.StatusCode.DEADLINE_EXCEEDED and stays_open(method) and name != "Attach"
         has_no_seal = code == grpc.StatusCode.PERMISSION_DENIED and name == "AddProgram"
         if not (code in ALLOWED or waits or has_no_seal):
             self.note(name, code, f"{shown}: {details[:500]}")
