@@ -434,6 +434,37 @@ class Slurm(unittest.TestCase):
             self.assertIn("srun has ended with 75", text)
             self.assertIn("stopped because", text)
 
+    def test_a_preempted_job_continues_from_the_last_step_of_its_workers(self):
+        """With a grace time, Slurm sends SIGCONT and SIGTERM to the tasks, but not to the script, whose state stays
+        RUNNING. The only checkpoint is the one that the workers then write."""
+        with folder() as where:
+            ask = lambda *command: json.loads(xlad(*command, "--format", "json", "--join",
+                                                   where / "data/config/xlad/join")[1] or "[]")
+            steps = lambda: [job["step"] for job in ask("ps") if job["state"] == "RUNNING"]
+            reached = []
+
+            def preempt(batch, said):
+                reached.append(wait_for(lambda: max(steps(), default=0), "the job to run"))
+                for number in (signal.SIGCONT, signal.SIGTERM):
+                    self.kill(batch, b"-c", number)
+
+            def interrupt(batch, said):
+                wait_for(lambda: max(steps(), default=0) > reached[0], "the job to continue")
+                events = ask("events", ask("ps")[0]["id"])
+                reached.append([event.get("step", 0) for event in events if event["kind"] == "placed"])
+                batch.send_signal(signal.SIGTERM)
+
+            for act in (preempt, interrupt):
+                code, text = self.exit_code(where, OWN_EXAMPLES / "spiral_mlp", "--mesh", "dp=4", "--steps",
+                                            "100000000", "--checkpoint-every", "100000000", act=act,
+                                            XLAD_WORKER_GRACE_MS="240000")
+                self.assertEqual(code, 75, text)
+                self.assertTrue(self.asked_to_be_requeued(where), text)
+                (where / "data.scontrol").unlink()
+            before, starts = reached
+            self.assertEqual(len(starts), 2, starts)
+            self.assertGreaterEqual(starts[1], before)
+
     @staticmethod
     def asked_to_be_requeued(where):
         asked = where / "data.scontrol"
