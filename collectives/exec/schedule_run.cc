@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collectives/exec/checksum.h"
+#include "collectives/exec/ranges.h"
 
 namespace xlad::collectives {
 namespace {
@@ -64,7 +65,7 @@ const std::byte* ScheduleRun::Address(ScheduleBuffer buffer, const Piece& piece)
   return base + piece.offset;
 }
 
-ScheduleRun::Pieces ScheduleRun::Resolve(const ScheduleOperand& operand) const {
+Pieces ScheduleRun::Resolve(const ScheduleOperand& operand) const {
   Pieces pieces;
   for (const Piece& piece : operand.pieces) {
     pieces.push_back(ConstPiece(Address(operand.buffer, piece), static_cast<size_t>(piece.bytes)));
@@ -206,39 +207,21 @@ absl::Status ScheduleRun::WriteFrom(const ScheduleInstruction& op, absl::Span<co
   return Combine(op, sources);
 }
 
-// dst and all sources have the same size, but may be split into pieces at different positions.
 absl::Status ScheduleRun::Combine(const ScheduleInstruction& op, absl::Span<const Pieces> sources) {
   const int64_t width = tensor::ByteWidth(program_.spec.type);
   const size_t n = sources.size();
-  absl::InlinedVector<size_t, 8> piece_at(n, 0), byte_at(n, 0);
-  absl::InlinedVector<const void*, 8> addresses(n);
-  for (const Piece& piece : op.dst.pieces) {
-    auto* dst = const_cast<std::byte*>(Address(op.dst.buffer, piece));
-    size_t left = piece.bytes;
-    while (left > 0) {
-      size_t bytes = left;
-      for (size_t i = 0; i < n; ++i) {
-        while (byte_at[i] == sources[i][piece_at[i]].size()) {
-          ++piece_at[i];
-          byte_at[i] = 0;
-        }
-        addresses[i] = sources[i][piece_at[i]].data() + byte_at[i];
-        bytes = std::min(bytes, sources[i][piece_at[i]].size() - byte_at[i]);
-      }
-      if (n == 0) {
-        std::memset(dst, 0, bytes);
-      } else if (n == 1) {
-        if (addresses[0] != dst) std::memcpy(dst, addresses[0], bytes);
-      } else {
-        void* const dsts[] = {dst};
-        program_.reduce(dsts, addresses, static_cast<int64_t>(bytes) / width, StoreKind::kCached);
-      }
-      for (size_t& at : byte_at) at += bytes;
-      dst += bytes;
-      left -= bytes;
+  return ForEachRange(Resolve(op.dst), sources, [&](const ConstPiece& to, absl::Span<const void* const> addresses) {
+    auto* const dst = const_cast<std::byte*>(to.data());
+    if (n == 0) {
+      std::memset(dst, 0, to.size());
+    } else if (n == 1) {
+      if (addresses[0] != dst) std::memcpy(dst, addresses[0], to.size());
+    } else {
+      void* const dsts[] = {dst};
+      program_.reduce(dsts, addresses, std::ssize(to) / width, StoreKind::kCached);
     }
-  }
-  return absl::OkStatus();
+    return absl::OkStatus();
+  });
 }
 
 }  // namespace xlad::collectives

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/inlined_vector.h"
 #include "collectives/exec/collective_set.h"
 #include "collectives/exec/communicator.h"
 #include "collectives/exec/layout.h"
+#include "collectives/exec/ranges.h"
 #include "collectives/exec/recorder.h"
 #include "collectives/exec/reduce.h"
 #include "collectives/exec/transport.h"
@@ -96,8 +96,6 @@ class ScheduleRun {
   absl::Status Execute(std::vector<std::byte>* scratch, std::vector<std::byte>* staging);
 
  private:
-  using Pieces = absl::InlinedVector<ConstPiece, 4>;
-
   void StageInputsIfNeeded(std::vector<std::byte>* staging);
   const std::byte* Address(ScheduleBuffer buffer, const Piece& piece) const;
   Pieces Resolve(const ScheduleOperand& operand) const;
