@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
@@ -32,7 +33,8 @@ struct CollectiveLaunch {
 class Communicator {
  public:
   virtual ~Communicator() = default;
-  // Runs a collective. Returns when this device's part has finished.
+  // Runs a collective. Returns when this device's part has finished or, if the buffers are in device memory, when work
+  // that is enqueued on the device's stream later runs after it.
   virtual absl::Status Launch(const CollectiveLaunch& launch) = 0;
   // Starts a collective, which may run while the caller computes, and returns a number for Wait. The default
   // implementation runs the collective before it returns. So do implementations for which another thread would not
@@ -47,6 +49,8 @@ class Communicator {
     if (number == 0) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat("found collective ", number, ", expected 0, which Start returned"));
   }
+  // Says where the collective runs: "host memory", "device memory", "NCCL", or "host memory (staged: WHY)".
+  virtual std::string Medium(int /*spec*/) const { return "host memory"; }
 };
 
 }  // namespace xlad::collectives

@@ -2,7 +2,8 @@
 //
 // The implementation is a stream of the device (runtime/device.h): work that is enqueued here runs after all earlier
 // work of that stream. If the host can access the device's memory, transports read and write the buffers directly.
-// Otherwise collectives run on copies in host memory (collectives/exec/staged_communicator.h).
+// Otherwise collectives run in device memory (collectives/exec/device) or on copies in host memory
+// (collectives/exec/staged_communicator.h).
 #pragma once
 
 #include <cstddef>
@@ -83,7 +84,7 @@ class DeviceOps {
 
   // The name of the memory of the stream's device. Streams of this process with the same name can access each other's
   // buffers by Copy and Reduce. Empty if the stream has no kernels that reduce arrays; the functions below then
-  // return Unimplemented. No communicator uses these functions yet.
+  // return Unimplemented.
   virtual std::string memory_name() const { return ""; }
   // Device memory with undefined contents, which is freed with the last reference. It must outlive the work that uses
   // it.

@@ -46,6 +46,13 @@ absl::Status StagedCommunicator::Wait(int64_t number) {
   return CopyOut(std::move(staging));
 }
 
+std::string StagedCommunicator::Medium(int spec) const {
+  if (ops_.host_can_access()) return inner_->Medium(spec);
+  const auto found = reasons_.find(spec);
+  return absl::StrCat("host memory (staged: ",
+                      found != reasons_.end() ? found->second : "devices of this kind do not run schedules", ")");
+}
+
 absl::StatusOr<StagedCommunicator::Staging> StagedCommunicator::CopyIn(const CollectiveLaunch& launch) {
   const std::vector<Collective>& collectives = collectives_.collectives;
   if (launch.spec < 0 || launch.spec >= std::ssize(collectives)) {

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,9 @@ class StagedCommunicator final : public Communicator {
   // If the host cannot access the buffers, copies the inputs before it returns; Wait copies the outputs.
   absl::StatusOr<int64_t> Start(const CollectiveLaunch& launch) override;
   absl::Status Wait(int64_t number) override;
+  std::string Medium(int spec) const override;
+  // Says why a collective does not run in device memory.
+  void SetReason(int spec, std::string why) { reasons_[spec] = std::move(why); }
 
  private:
   // The buffers of one collective in host memory.
@@ -47,6 +51,7 @@ class StagedCommunicator final : public Communicator {
   DeviceOps& ops_;
   const CollectiveSet& collectives_;
   const int device_;
+  std::map<int, std::string> reasons_;        // By collective.
   std::vector<std::vector<std::byte>> free_;  // The memory of finished collectives, for later ones.
   std::map<int64_t, Staging> started_;        // The started collectives, by number.
   int64_t count_ = 0;

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/cores.h"
 #include "base/log.h"
+#include "collectives/exec/device/device_communicator.h"
 #include "collectives/exec/host/host_communicator.h"
 #include "collectives/exec/nccl/nccl_communicator.h"
 #include "collectives/exec/staged_communicator.h"
@@ -147,6 +148,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> Fabric::MakeCommunicator(const Mem
   const ScheduledCommunicator::Options messages{
       member.device,      member.first_channel, member.collectives, &transport(member.device), abort_, recorder,
       /*checksums=*/false};
+  // Each device tells its peers about its memory before it greets them, so that they find it after the greetings.
+  mailboxes_.Make(member.first_channel, member.device, member.ops != nullptr ? member.ops->memory_name() : "", abort_);
   if (member.ops == nullptr) return HostCommunicator::Form({messages, memory_, own_cores_, member.recorder, ""});
   nccl::OpenedDevice opened = nccl::OpenDevice(member.ops);
   opened.endpoint.any_network = any_network_;
@@ -155,6 +158,10 @@ absl::StatusOr<std::unique_ptr<Communicator>> Fabric::MakeCommunicator(const Mem
   std::map<int, nccl::Endpoint> endpoints{{member.device, opened.endpoint}};
   for (const auto& [peer, greeting] : on_host->greetings()) endpoints[peer] = nccl::Endpoint::Decode(greeting);
   auto staged = std::make_unique<StagedCommunicator>(member.ops, member.collectives, member.device, std::move(on_host));
+  XLAD_ASSIGN_OR_RETURN(auto on_device,
+                        DeviceCommunicator::Form({member.device, member.first_channel, member.collectives, member.ops,
+                                                  &mailboxes_, abort_, member.recorder},
+                                                 std::move(staged)));
   nccl::NcclCommunicator::Options options;
   options.device = member.device;
   options.collectives = member.collectives;
@@ -162,7 +169,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Fabric::MakeCommunicator(const Mem
   options.transport = &transport(member.device);
   options.channel = member.first_channel + kLibraryChannel;
   options.recorder = member.recorder;
-  return nccl::NcclCommunicator::Form(options, std::move(opened), endpoints, std::move(staged));
+  return nccl::NcclCommunicator::Form(options, std::move(opened), endpoints, std::move(on_device));
 }
 
 void Fabric::Leave() {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "collectives/exec/communicator.h"
+#include "collectives/exec/device/mailbox.h"
 #include "collectives/exec/device_ops.h"
 #include "collectives/exec/host/host_memory.h"
 #include "collectives/exec/recorder.h"
@@ -69,8 +70,8 @@ class Fabric {
     // this is null, `recorder` records both kinds, and a collective has finished when Start returns.
     Recorder* message_recorder = nullptr;
     // The operations of the device whose memory contains the buffers, or null if the buffers are in host memory. NCCL
-    // runs the collectives on device memory if it can (nccl_rules.h). The others run on the host, on copies if it
-    // cannot access the buffers (StagedCommunicator).
+    // runs the collectives on device memory if it can (nccl_rules.h). If not, the device runs their schedules if it can
+    // (DeviceCommunicator). The others run on the host, on copies if it cannot access the buffers (StagedCommunicator).
     DeviceOps* ops = nullptr;
   };
   // Forms a communicator; see HostCommunicator.
@@ -101,6 +102,7 @@ class Fabric {
   bool any_network_ = false;
   bool own_cores_ = false;  // Whether every device of the task has a core of its own.
   std::shared_ptr<HostMemory> memory_;
+  DeviceMailboxes mailboxes_;
   int64_t listener_id_ = -1;
   std::unique_ptr<SharedWaiters> shared_;  // Null if no memory is shared with other processes.
   std::map<int, std::unique_ptr<Waiter>> waiters_;

@@ -56,6 +56,7 @@ class NcclCommunicator final : public Communicator {
   absl::Status Launch(const CollectiveLaunch& launch) override;
   absl::StatusOr<int64_t> Start(const CollectiveLaunch& launch) override;
   absl::Status Wait(int64_t number) override;
+  std::string Medium(int spec) const override { return IsOwn(spec) ? "NCCL" : other_->Medium(spec); }
 
  private:
   struct Started {

@@ -1,0 +1,154 @@
+#include "collectives/exec/device/device_run.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace xlad::collectives {
+namespace {
+
+// Whether the pieces are the same memory. The operator == of spans would compare contents, which the host cannot read.
+bool AreSameMemory(const Pieces& a, const Pieces& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const ConstPiece& x, const ConstPiece& y) {
+    return x.data() == y.data() && x.size() == y.size();
+  });
+}
+
+}  // namespace
+
+absl::Status DeviceRun::Execute(std::byte* scratch) {
+  scratch_ = scratch;
+  for (size_t i = 0; i < program_.ops.size(); ++i) {
+    runner_.recorder->AtOp(static_cast<int>(i));
+    const absl::Status status = RunInstruction(program_.ops[i]);
+    if (!status.ok()) {
+      return Annotate(status, absl::StrCat("operation ", i, " \"", Print(program_.schedule.ops[i]), "\""));
+    }
+  }
+  runner_.recorder->AtOp(static_cast<int>(program_.ops.size()));
+  for (const auto& [link, messages] : program_.sent) {
+    XLAD_RETURN_IF_ERROR(WaitReleased(link, messages));
+    link->sent += messages;
+  }
+  return absl::OkStatus();
+}
+
+const std::byte* DeviceRun::Address(ScheduleBuffer buffer, const Piece& piece) const {
+  const std::byte* base = buffer == ScheduleBuffer::kInput    ? launch_.inputs[piece.operand]
+                          : buffer == ScheduleBuffer::kOutput ? launch_.outputs[piece.operand]
+                                                              : scratch_;
+  return base + piece.offset;
+}
+
+Pieces DeviceRun::Resolve(const ScheduleOperand& operand) const {
+  Pieces pieces;
+  for (const Piece& piece : operand.pieces) {
+    pieces.push_back(ConstPiece(Address(operand.buffer, piece), static_cast<size_t>(piece.bytes)));
+  }
+  return pieces;
+}
+
+MessageHeader DeviceRun::Header(uint32_t message_index) const {
+  MessageHeader header;
+  header.step = launch_.step;
+  header.iteration = launch_.iteration;
+  header.schedule_hash = program_.collective->hash;
+  header.spec = static_cast<uint32_t>(program_.spec_index);
+  header.sequence = program_.sequence;
+  header.index = message_index;
+  return header;
+}
+
+absl::Status DeviceRun::RunInstruction(const ScheduleInstruction& op) {
+  if (op.kind == OpKind::kSignal || op.kind == OpKind::kWait) return absl::OkStatus();
+  return op.kind == OpKind::kSend ? Send(op) : Write(op);
+}
+
+absl::StatusOr<std::shared_ptr<const Event>> DeviceRun::Mark() {
+  if (mark_ == nullptr) {
+    XLAD_ASSIGN_OR_RETURN(mark_, ops_.Record());
+  }
+  return mark_;
+}
+
+absl::Status DeviceRun::Send(const ScheduleInstruction& op) {
+  XLAD_ASSIGN_OR_RETURN(std::shared_ptr<const Event> written, Mark());
+  DeviceMessage message{Header(op.message_index), Resolve(op.sources[0]), std::move(written)};
+  runner_.peers.at(op.to->peer)->Post(runner_.device, op.to->channel, std::move(message));
+  return absl::OkStatus();
+}
+
+// Every message that was taken is released, also after an error, because its sender waits for the release before it
+// frees the memory.
+absl::Status DeviceRun::Write(const ScheduleInstruction& op) {
+  std::vector<Pieces> sources;
+  size_t held = 0;
+  absl::Status status = Receive(op, &sources, &held);
+  const bool is_noop = status.ok() && op.kind == OpKind::kCopy && AreSameMemory(Resolve(op.dst), sources[0]);
+  if (is_noop) return absl::OkStatus();
+  for (const auto& [link, messages] : op.overwrites) {
+    if (status.ok()) status = WaitReleased(link, messages);
+  }
+  if (status.ok()) status = Combine(op, sources);
+  if (held == 0) return status;
+  const absl::StatusOr<std::shared_ptr<const Event>> read = Mark();
+  for (const ScheduleOperand& operand : op.sources) {
+    if (operand.link == nullptr || held == 0) continue;
+    --held;
+    runner_.peers.at(operand.link->peer)->Release(runner_.device, operand.link->channel, read.ok() ? *read : nullptr);
+  }
+  return status.ok() ? read.status() : status;
+}
+
+absl::Status DeviceRun::Receive(const ScheduleInstruction& op, std::vector<Pieces>* sources, size_t* held) {
+  for (const ScheduleOperand& operand : op.sources) {
+    if (operand.link == nullptr) {
+      sources->push_back(Resolve(operand));
+      continue;
+    }
+    XLAD_ASSIGN_OR_RETURN(const DeviceMessage message,
+                          runner_.mailbox->Take(operand.link->peer, operand.link->channel));
+    ++*held;
+    XLAD_RETURN_IF_ERROR(CheckMessage(message, operand, op.bytes));
+    mark_ = nullptr;
+    XLAD_RETURN_IF_ERROR(ops_.WaitFor(*message.written));
+    sources->push_back(message.pieces);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DeviceRun::CheckMessage(const DeviceMessage& message, const ScheduleOperand& operand,
+                                     int64_t bytes) const {
+  const MessageHeader expected = Header(operand.message_index);
+  int64_t found = 0;
+  for (const ConstPiece& piece : message.pieces) found += std::ssize(piece);
+  if (message.header == expected && found == bytes) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("ranks disagree: here ", DescribeMessage(expected, bytes),
+                                                    "; device ", operand.link->peer, " of this process sent ",
+                                                    DescribeMessage(message.header, found)));
+}
+
+absl::Status DeviceRun::WaitReleased(ScheduleLink* link, int64_t messages) {
+  const int64_t all = link->sent + messages;
+  int64_t& waited = runner_.waited[link];
+  if (waited >= all) return absl::OkStatus();
+  XLAD_ASSIGN_OR_RETURN(const std::shared_ptr<const Event> read,
+                        runner_.mailbox->WaitReleased(link->peer, link->channel, all));
+  waited = all;
+  mark_ = nullptr;
+  return ops_.WaitFor(*read);
+}
+
+absl::Status DeviceRun::Combine(const ScheduleInstruction& op, absl::Span<const Pieces> sources) {
+  const int64_t width = tensor::ByteWidth(program_.spec.type);
+  mark_ = nullptr;
+  return ForEachRange(Resolve(op.dst), sources, [&](const ConstPiece& to, absl::Span<const void* const> addresses) {
+    auto* const dst = const_cast<std::byte*>(to.data());
+    const int64_t bytes = std::ssize(to);
+    if (addresses.empty()) return ops_.FillZero(dst, bytes);
+    if (addresses.size() > 1) return ops_.Reduce(reduction_, dst, addresses, bytes / width);
+    return addresses[0] == dst ? absl::OkStatus() : ops_.Copy(dst, addresses[0], bytes);
+  });
+}
+
+}  // namespace xlad::collectives
