@@ -4,10 +4,12 @@
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
 #include "base/clock.h"
 #include "base/json_text.h"
 #include "base/network.h"
@@ -40,12 +42,13 @@ struct DeviceBenchOptions {
   std::string format = "table";
   collectives::ReductionMode mode = collectives::ReductionMode::kRunToRun;
   std::string algorithm;  // A plan, "nccl" for any plan that NCCL runs, or empty.
-  bool explain = false;   // Whether to print the version of NCCL, or why it cannot run.
+  bool explain = false;   // Whether to print the version of NCCL, or why it cannot run, and where the collective runs.
   std::vector<std::string> flags;  // The flags that are given.
 };
 
 struct DeviceBenchRow {
   std::map<std::string, int64_t> launches;  // The number of timed operations per kind of device.
+  std::set<std::string> memory;             // Communicator::Medium of the ranks of this process.
   int64_t bytes = 0;
   std::string plan;
   double minimum_us = 0, median_us = 0, maximum_us = 0;
@@ -98,8 +101,13 @@ struct Setup {
   int first_channel = 0;
 };
 
+struct RankResult {
+  std::vector<double> times_us;
+  std::string memory;
+};
+
 // The part of one rank: warms up and then times the launches, on buffers in device memory.
-absl::StatusOr<std::vector<double>> RunRank(const Setup& setup, int rank) {
+absl::StatusOr<RankResult> RunRank(const Setup& setup, int rank) {
   collectives::Recorder recorder(rank, setup.set, &RealClock());
   runtime::Device* const device = setup.devices[rank];
   XLAD_ASSIGN_OR_RETURN(const auto stream, device->MakeStream());
@@ -114,7 +122,8 @@ absl::StatusOr<std::vector<double>> RunRank(const Setup& setup, int rank) {
   const std::byte* const input = static_cast<const std::byte*>(memory->address());
   std::byte* const output = static_cast<std::byte*>(memory->address());
   constexpr int kWarmUp = 5;
-  std::vector<double> times_us;
+  RankResult result;
+  result.memory = communicator->Medium(0);
   for (int i = 0; i < kWarmUp + setup.repeats; ++i) {
     collectives::CollectiveLaunch launch;
     launch.inputs = {&input, 1};
@@ -123,9 +132,9 @@ absl::StatusOr<std::vector<double>> RunRank(const Setup& setup, int rank) {
     const int64_t start_ns = RealClock().NowNs();
     XLAD_RETURN_IF_ERROR(communicator->Launch(launch));
     XLAD_RETURN_IF_ERROR(stream->Synchronize());
-    if (i >= kWarmUp) times_us.push_back(static_cast<double>(RealClock().NowNs() - start_ns) / 1000);
+    if (i >= kWarmUp) result.times_us.push_back(static_cast<double>(RealClock().NowNs() - start_ns) / 1000);
   }
-  return times_us;
+  return result;
 }
 
 DeviceBenchRow RowOf(const CollectiveSet& set, std::vector<double> times_us) {
@@ -153,19 +162,20 @@ absl::StatusOr<DeviceBenchRow> Measure(const DeviceBenchOptions& options, const 
   const auto bootstrap = collectives::MapBootstrap({});
   XLAD_ASSIGN_OR_RETURN(const auto fabric, collectives::Fabric::Make(fabric_options, *bootstrap, &abort));
   const Setup setup{of_ranks, &set, fabric.get(), options.repeats};
-  std::vector<absl::StatusOr<std::vector<double>>> times_us(devices, std::vector<double>());
+  std::vector<absl::StatusOr<RankResult>> results(devices, RankResult());
   std::vector<std::thread> threads;
   for (int rank = 0; rank < devices; ++rank) {
     threads.emplace_back([&, rank] {
-      times_us[rank] = RunRank(setup, rank);
-      if (!times_us[rank].ok()) abort.Raise({times_us[rank].status(), ""});
+      results[rank] = RunRank(setup, rank);
+      if (!results[rank].ok()) abort.Raise({results[rank].status(), ""});
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (const auto& times : times_us) XLAD_RETURN_IF_ERROR(times.status());
-  DeviceBenchRow row = RowOf(set, *std::move(times_us[0]));
+  for (const auto& result : results) XLAD_RETURN_IF_ERROR(result.status());
+  DeviceBenchRow row = RowOf(set, results[0]->times_us);
   for (int rank = 0; rank < devices; ++rank) {
     row.launches[KindOfDevice(of_ranks[rank]->Name())] += options.repeats;
+    row.memory.insert(results[rank]->memory);
   }
   return row;
 }
@@ -191,6 +201,7 @@ nlohmann::ordered_json ToJson(const DeviceBenchRow& row, double algbw, double fa
                                  {"max_us", row.maximum_us}, {"algbw_gbps", algbw},      {"busbw_gbps", algbw * factor},
                                  {"plan", row.plan}};
   json["launches"] = row.launches;
+  json["memory"] = row.memory;
   return json;
 }
 
@@ -201,8 +212,9 @@ absl::StatusOr<DeviceBenchRow> MeasureLaunched(const DeviceBenchOptions& options
   Setup setup{std::vector<runtime::Device*>(group->ranks()), &set, &group->fabric(), options.repeats};
   setup.devices[group->rank()] = device;
   XLAD_ASSIGN_OR_RETURN(setup.first_channel, setup.fabric->ReserveChannels(set));
-  XLAD_ASSIGN_OR_RETURN(std::vector<double> times_us, RunRank(setup, group->rank()));
-  DeviceBenchRow row = RowOf(set, std::move(times_us));
+  XLAD_ASSIGN_OR_RETURN(const RankResult result, RunRank(setup, group->rank()));
+  DeviceBenchRow row = RowOf(set, result.times_us);
+  row.memory.insert(result.memory);
   row.launches[KindOfDevice(device->Name())] = static_cast<int64_t>(options.repeats) * group->ranks();
   return row;
 }
@@ -210,7 +222,8 @@ absl::StatusOr<DeviceBenchRow> MeasureLaunched(const DeviceBenchOptions& options
 // Prints the rows as they are measured, or all of them at the end as JSON.
 class RowPrinter {
  public:
-  RowPrinter(const std::string& format, int64_t ranks) : is_table_(format == "table"), ranks_(ranks) {}
+  RowPrinter(const DeviceBenchOptions& options, int64_t ranks)
+      : is_table_(options.format == "table"), explains_(options.explain), ranks_(ranks) {}
   void Begin(const std::string& devices, int repeats) const {
     if (!is_table_) return;
     std::printf("all-reduce, f32 sum, %s, timed launches of each size: %d\n", devices.c_str(), repeats);
@@ -221,6 +234,8 @@ class RowPrinter {
     const double factor = 2.0 * static_cast<double>(ranks_ - 1) / static_cast<double>(ranks_);
     const double algbw = static_cast<double>(row.bytes) / row.median_us / 1000;
     if (!is_table_) return json_.push_back(ToJson(row, algbw, factor));
+    if (explains_ && row.memory != memory_) std::printf("# memory: %s\n", absl::StrJoin(row.memory, "; ").c_str());
+    memory_ = row.memory;
     std::printf("%12lld %12.1f %12.1f %12.1f %10.3f %10.3f  %s\n", static_cast<long long>(row.bytes), row.minimum_us,
                 row.median_us, row.maximum_us, algbw, algbw * factor, row.plan.c_str());
   }
@@ -229,8 +244,9 @@ class RowPrinter {
   }
 
  private:
-  const bool is_table_;
+  const bool is_table_, explains_;
   const int64_t ranks_;
+  std::set<std::string> memory_;  // The memory of the last row.
   nlohmann::ordered_json json_ = nlohmann::ordered_json::array();
 };
 
@@ -340,7 +356,7 @@ int RunLaunchedDeviceBench(DeviceBenchOptions options, const BenchOptions& bench
   if (!messages.ok()) return Fail(messages.status());
   const auto group = collectives::MessageGroup::Join(*messages);
   if (!group.ok()) return Fail(group.status());
-  RowPrinter printer(options.format, launch.ranks);
+  RowPrinter printer(options, launch.ranks);
   const bool prints = launch.rank == 0;
   if (prints && options.explain) ExplainNccl();
   if (prints)
@@ -374,7 +390,7 @@ int RunDeviceBench(DeviceBenchOptions options, const BenchOptions& bench) {
     devices.push_back(*std::move(device));
     of_ranks.insert(of_ranks.end(), request.count, devices.back().get());
   }
-  RowPrinter printer(options.format, std::ssize(of_ranks));
+  RowPrinter printer(options, std::ssize(of_ranks));
   printer.Begin(absl::StrCat(DeviceFlagText(options.devices), " devices in one process"), options.repeats);
   for (int64_t bytes = 1024; bytes <= options.max_bytes; bytes *= 4) {
     const auto row = Measure(options, of_ranks, bytes);

@@ -247,7 +247,8 @@ void AddBenchFlags(CLI::App* app, BenchOptions* o) {
       ->check(Between(1, int64_t{1} << 31));
   app->add_flag("--explain", o->explain,
                 "print the plans among which the ranks choose for each size, with their predicted times, the chosen "
-                "plan, and where it rounds");
+                "plan, and where it rounds; without COLLECTIVE: print the memory in which the devices run the "
+                "collective, and whether NCCL was found");
   app->add_flag("--wide", o->wide, "also print the plan and the 99th percentile of the batches");
   app->add_flag("--digest", o->digest, "also run each size on random values and print a hash of all results");
   app->add_flag("--memory", o->memory, "print how much memory all ranks map, without the rings of messages");

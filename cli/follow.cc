@@ -29,6 +29,11 @@ std::map<std::string, int64_t> SortedLaunches(const JobStatus& status) {
   return {status.report().launches().begin(), status.report().launches().end()};
 }
 
+// The number of collectives that devices have run, by the memory in which they ran (Communicator::Medium).
+std::map<std::string, int64_t> SortedCollectives(const JobStatus& status) {
+  return {status.report().collectives().begin(), status.report().collectives().end()};
+}
+
 // The reports of all steps, in step order.
 class History {
  public:
@@ -72,6 +77,8 @@ class History {
     json["compile_ms"] = status.compile_ms();
     json["launches"] = nlohmann::ordered_json::object();
     for (const auto& [kind, launches] : SortedLaunches(status)) json["launches"][kind] = launches;
+    json["collectives"] = nlohmann::ordered_json::object();
+    for (const auto& [medium, count] : SortedCollectives(status)) json["collectives"][medium] = count;
     if (simulated() != nullptr) json["simulated"] = SimulatedJson();
     return JsonText(json) + "\n";
   }
@@ -173,6 +180,11 @@ void PrintSummary(const JobStatus& status, const History& history) {
   const std::map<std::string, int64_t> launches = SortedLaunches(status);
   if (launches.size() > 1) {
     absl::StrAppend(&text, ", launches: ", absl::StrJoin(launches, ", ", absl::PairFormatter(" ")));
+  }
+  const std::map<std::string, int64_t> collectives = SortedCollectives(status);
+  const bool all_on_host = collectives.empty() || (collectives.size() == 1 && collectives.contains("host memory"));
+  if (!all_on_host) {
+    absl::StrAppend(&text, ", collectives: ", absl::StrJoin(collectives, ", ", absl::PairFormatter(" ")));
   }
   if (history.quick_steps() > 0) {
     absl::StrAppend(&text, ", ", Counted(history.quick_steps(), "step"), " on quickly compiled code");

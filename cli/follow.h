@@ -9,8 +9,8 @@
 namespace xlad::cli {
 
 struct FollowOptions {
-  // The path of a JSON file with "loss", "metrics", "step_ms", "quick_steps", "compile_ms" and "launches", or empty. On
-  // simulated chips the file also has "simulated".
+  // The path of a JSON file with "loss", "metrics", "step_ms", "quick_steps", "compile_ms", "launches" and
+  // "collectives", or empty. On simulated chips the file also has "simulated".
   std::string curve_path;
   std::string state_path;       // The path of a safetensors file, or empty. Written only if the job succeeds.
   std::string plot_path;        // The path of an SVG file, or empty.

@@ -83,6 +83,38 @@ class ConnectedExecutable::CountingLauncher final : public Launcher {
   int64_t launches_before_ = 0;  // Before the current group of steps.
 };
 
+// Counts the collectives that it forwards to another communicator.
+class ConnectedExecutable::CountingCommunicator final : public collectives::Communicator {
+ public:
+  CountingCommunicator(std::unique_ptr<collectives::Communicator> inner, size_t num_collectives)
+      : inner_(std::move(inner)), counts_(num_collectives) {}
+
+  absl::Status Launch(const collectives::CollectiveLaunch& launch) override {
+    ++counts_[launch.spec];
+    return inner_->Launch(launch);
+  }
+  absl::StatusOr<int64_t> Start(const collectives::CollectiveLaunch& launch) override {
+    ++counts_[launch.spec];
+    return inner_->Start(launch);
+  }
+  absl::Status Wait(int64_t number) override { return inner_->Wait(number); }
+  std::string Medium(int spec) const override { return inner_->Medium(spec); }
+
+  void AddTo(google::protobuf::Map<std::string, int64_t>* by_medium) const {
+    for (size_t spec = 0; spec < counts_.size(); ++spec) {
+      if (counts_[spec] > 0) (*by_medium)[Medium(static_cast<int>(spec))] += counts_[spec];
+    }
+  }
+
+ private:
+  const std::unique_ptr<collectives::Communicator> inner_;
+  std::vector<int64_t> counts_;  // By collective. StepProgram has checked the numbers of the collectives.
+};
+
+ConnectedExecutable::Shard::~Shard() {
+  if (stream != nullptr) stream->Synchronize().IgnoreError();
+}
+
 absl::Status ConnectedExecutable::AddCode(const StoredExecutable& stored) {
   XLAD_ASSIGN_OR_RETURN(Executable executable, Parse(stored));
   if (!codes_.empty()) XLAD_RETURN_IF_ERROR(CheckSameCollectives(executable));
@@ -214,9 +246,10 @@ void ConnectedExecutable::UseNewCode(int index) {
 
 absl::Status ConnectedExecutable::Connect(int index) {
   Shard& shard = *shards_[index];
-  XLAD_ASSIGN_OR_RETURN(shard.communicator, fabric_->fabric().MakeCommunicator(
-                                                {positions_[index], &collectives_, &MappedRecorder(index),
-                                                 first_channel_, &MessageRecorder(index), shard.stream.get()}));
+  XLAD_ASSIGN_OR_RETURN(auto communicator, fabric_->fabric().MakeCommunicator(
+                                               {positions_[index], &collectives_, &MappedRecorder(index),
+                                                first_channel_, &MessageRecorder(index), shard.stream.get()}));
+  shard.communicator = std::make_unique<CountingCommunicator>(std::move(communicator), collectives_.collectives.size());
   return absl::OkStatus();
 }
 
@@ -252,8 +285,22 @@ RunReport ConnectedExecutable::Report() const {
   for (size_t index = 0; index < shards_.size(); ++index) {
     const std::string kind = KindOfDevice(CodeOf(static_cast<int>(index)).device->Name());
     (*report.mutable_launches())[kind] += shards_[index]->launches;
+    if (shards_[index]->communicator != nullptr) shards_[index]->communicator->AddTo(report.mutable_collectives());
   }
   return report;
+}
+
+TracedProgram ConnectedExecutable::Describe() const {
+  TracedProgram program = TracedProgramOf(executable(), collectives_, positions_);
+  for (int spec = 0; spec < program.collectives_size(); ++spec) {
+    for (size_t index = 0; index < shards_.size(); ++index) {
+      if (FindGroup(collectives_.collectives[spec], positions_[index]).first == nullptr) continue;
+      const std::string medium = shards_[index]->communicator->Medium(spec);
+      if (medium != "host memory") absl::StrAppend(program.mutable_collectives(spec)->mutable_name(), ", ", medium);
+      break;
+    }
+  }
+  return program;
 }
 
 std::string ConnectedExecutable::RecentCollectives() const {

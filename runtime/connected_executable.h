@@ -83,10 +83,12 @@ class ConnectedExecutable {
   // The executable of a shard.
   const Executable& executable(int index = 0) const { return CodeOf(index).loaded->executable(); }
   DeviceBuffers& buffers(int index) { return *shards_[index]->buffers; }
-  // The launches of all shards since Prepare. Must not be called while a step is running.
+  // The launches of all shards since Prepare, and their collectives since Connect. Must not be called while a step is
+  // running.
   RunReport Report() const;
   // The instructions and collectives of this worker's shards, by the names that traces use.
-  TracedProgram Describe() const { return TracedProgramOf(executable(), collectives_, positions_); }
+  // The names of the collectives say where they run, unless it is host memory. All shards must be connected.
+  TracedProgram Describe() const;
   // The most recent collectives of each shard of this worker, one line per collective, for the log.
   std::string RecentCollectives() const;
 
@@ -99,13 +101,12 @@ class ConnectedExecutable {
     FeedPlan feeds;
     Constants constants;
   };
+  class CountingCommunicator;
   class CountingLauncher;
   // The state of one shard. A member may use the members above it.
   struct Shard {
     // If a step failed, work that uses the memory may still be enqueued.
-    ~Shard() {
-      if (stream != nullptr) stream->Synchronize().IgnoreError();
-    }
+    ~Shard();
     const Code* code = nullptr;  // The code that the launcher runs.
     bool keeps_code = false;     // Whether the shard has failed to use replacement_.
     std::unique_ptr<Stream> stream;
@@ -113,7 +114,7 @@ class ConnectedExecutable {
     std::unique_ptr<DeviceMemory> scratch;
     std::unique_ptr<Launcher> launcher;
     int64_t launches = 0;
-    std::unique_ptr<collectives::Communicator> communicator;
+    std::unique_ptr<CountingCommunicator> communicator;
   };
 
   ConnectedExecutable(const ExecutableLaunch& launch, const WorkerEnvironment& environment,

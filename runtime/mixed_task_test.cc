@@ -17,16 +17,18 @@ TEST(MixedTask, DevicesOfTwoKindsTrainOneProgram) {
     TaskCluster cluster(placement, MakeExecutable(), spec, nullptr, &other);
     cluster.ForAll([](TaskExecutor& task, TestListener&) { task.Lease(kSteps); });
     std::vector<float> losses;
-    std::map<std::string, int64_t> launches;
+    std::map<std::string, int64_t> launches, collectives;
     cluster.ForAll([&](TaskExecutor&, TestListener& listener) {
       listener.WaitForEnd();
       EXPECT_TRUE(listener.finished) << listener.failure.status;
       losses.insert(losses.end(), listener.losses.begin(), listener.losses.end());
       for (const auto& [kind, count] : listener.report.launches()) launches[kind] += count;
+      for (const auto& [medium, count] : listener.report.collectives()) collectives[medium] += count;
     });
     EXPECT_EQ(losses, Reference(kSteps).losses);
     EXPECT_EQ(launches, (std::map<std::string, int64_t>{{"test", 2 * 2 * kSteps}, {"other", 2 * 2 * kSteps}}))
         << "two kernels in each step of each device";
+    EXPECT_EQ(collectives, (std::map<std::string, int64_t>{{"host memory", 4 * kSteps}}));
     for (int64_t step = 5; step <= kSteps; step += 5) CheckState(&cluster.store, step);
   }
 }

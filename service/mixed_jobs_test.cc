@@ -37,6 +37,7 @@ void Finish(Cluster* cluster, int64_t connection, const std::string& job,
   cluster->Name(job, message.mutable_finished());
   for (const auto& [kind, count] : launches) {
     (*message.mutable_finished()->mutable_report()->mutable_launches())[kind] = count;
+    (*message.mutable_finished()->mutable_report()->mutable_collectives())["memory of " + kind] = 10 * count;
   }
   cluster->Handle(connection, message);
 }
@@ -210,6 +211,9 @@ TEST(MixedJobs, TheReportOfAJobIsTheSumOfItsWorkersReports) {
   EXPECT_EQ(status.report().launches().size(), 2);
   EXPECT_EQ(status.report().launches().at("cpu"), 27);
   EXPECT_EQ(status.report().launches().at("opaque"), 3);
+  EXPECT_EQ(status.report().collectives().size(), 2);
+  EXPECT_EQ(status.report().collectives().at("memory of cpu"), 270);
+  EXPECT_EQ(status.report().collectives().at("memory of opaque"), 30);
 }
 
 TEST(AllowedDevices, AreReadFromText) {

@@ -16,7 +16,8 @@ namespace {
 
 constexpr int kMaxDimensions = 64;
 constexpr int kMaxEntries = 1 << 20;  // The maximum number of entries in a repeated field.
-constexpr int kMaxKinds = 64;  // The maximum number of kinds of device in a report, and of kinds of memory in an offer.
+// The maximum number of kinds of device in a report, of places of its collectives, and of kinds of memory in an offer.
+constexpr int kMaxKinds = 64;
 constexpr int kMaxOffers = 1024;
 constexpr int64_t kMaxTimeNs = (int64_t{1} << 62) - 1;  // The sum and the difference of two times do not overflow.
 constexpr int64_t kMaxSpanNs = int64_t{1} << 53;        // The longest span of a trace: 104 days.
@@ -231,16 +232,20 @@ absl::Status CheckShardFailed(const ShardFailed& message) {
   return CheckNumber("shard_failed.step", message.step());
 }
 
-absl::Status CheckReport(const RunReport& report) {
-  if (report.launches_size() > kMaxKinds) {
-    return Bad("finished.report.launches", absl::StrCat(report.launches_size(), " kinds"),
-               absl::StrCat("at most ", kMaxKinds));
+absl::Status CheckCounts(const std::string& field, const google::protobuf::Map<std::string, int64_t>& counts) {
+  if (std::ssize(counts) > kMaxKinds) {
+    return Bad(field, absl::StrCat(counts.size(), " kinds"), absl::StrCat("at most ", kMaxKinds));
   }
-  for (const auto& [kind, launches] : report.launches()) {
-    XLAD_RETURN_IF_ERROR(CheckText("finished.report.launches", kind));
-    XLAD_RETURN_IF_ERROR(CheckNumber("finished.report.launches", launches));
+  for (const auto& [kind, count] : counts) {
+    XLAD_RETURN_IF_ERROR(CheckText(field, kind));
+    XLAD_RETURN_IF_ERROR(CheckNumber(field, count));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckReport(const RunReport& report) {
+  XLAD_RETURN_IF_ERROR(CheckCounts("finished.report.launches", report.launches()));
+  return CheckCounts("finished.report.collectives", report.collectives());
 }
 
 absl::Status CheckAllowedDevices(const std::string& names) {

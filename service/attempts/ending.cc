@@ -40,6 +40,7 @@ RunReport SumOf(const std::map<std::string, RunReport>& reports) {
   RunReport sum;
   for (const auto& [worker, report] : reports) {
     for (const auto& [kind, launches] : report.launches()) (*sum.mutable_launches())[kind] += launches;
+    for (const auto& [medium, count] : report.collectives()) (*sum.mutable_collectives())[medium] += count;
   }
   return sum;
 }

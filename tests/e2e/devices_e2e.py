@@ -87,6 +87,27 @@ class DevicesTest(unittest.TestCase):
                 first = first or curve
                 self.assertEqual(curve["loss"], first["loss"], "the bits do not depend on the workers")
 
+    def test_gpu_sim_devices_of_one_process_run_collectives_in_their_memory(self):
+        axes = {"dp": 4, "tp": 2}
+        with folder() as where:
+            trace = where / "trace.json"
+            inside = self.run_job(JOB, axes, "gpu_sim", where, "--trace", trace, workers=1)
+            staged = self.run_job(JOB, axes, "gpu_sim", where, workers=4)
+            mixed, _ = self.run_job(JOB, axes, "gpu_sim:4,cpu:4", where, workers=1)
+            self.assertEqual((inside[0]["loss"], inside[1]), (staged[0]["loss"], staged[1]))
+            self.assertEqual(set(inside[0]["collectives"]), {"device memory"})
+            self.assertIn(", device memory", trace.read_text())
+            total = inside[0]["collectives"]["device memory"]
+            self.assertGreater(total, 0)
+            code, _, err = xlad("run", JOB, "--mesh", mesh_text(axes), "--workers", 1, "--steps", 4, "--device",
+                                "gpu_sim")
+            self.assertEqual(code, 0, err)
+            self.assertIn(f", collectives: device memory {total}, ", err)
+            for curve, why in ((staged[0], "some devices of the group are in other processes"),
+                               (mixed, "the devices of the group do not share one memory")):
+                self.assertEqual(sum(curve["collectives"].values()), total)
+                self.assertGreater(curve["collectives"][f"host memory (staged: {why})"], 0)
+
     def test_jobs_on_a_cluster_of_two_kinds(self):
         with cluster(workers=0, devices=1) as made:
             made.start_worker("w0", "--device", "cpu:2,opaque:2")
@@ -153,6 +174,20 @@ class DevicesTest(unittest.TestCase):
             self.assertEqual([row["bytes"] for row in rows], [1024, 4096])
             for row in rows:
                 self.assertEqual(row["launches"], launches)
+
+    def test_bench_says_in_which_memory_the_collective_runs(self):
+        apart = "host memory (staged: the devices of the group do not share one memory)"
+        for device, media in (("gpu_sim:2", ["device memory"]), ("cpu:1,gpu_sim:1", ["host memory", apart]),
+                              ("opaque:2", ["host memory (staged: devices of this kind do not run schedules)"])):
+            command = ("bench", "--device", device, "--max-bytes", 4096, "--repeats", 1)
+            with self.subTest(device=device):
+                code, out, err = xlad(*command, "--format", "json")
+                self.assertEqual(code, 0, err)
+                self.assertEqual([row["memory"] for row in json.loads(out)], [media, media])
+                code, out, err = xlad(*command, "--explain")
+                self.assertEqual(code, 0, err)
+                self.assertEqual(out.count("# memory: " + "; ".join(media) + "\n"), 1)
+                self.assertNotIn("# memory", xlad(*command)[1])
 
     def test_bench_of_devices_refuses_flags_that_it_does_not_use(self):
         fast = ("--device", "cpu:2", "--max-bytes", "1024", "--repeats", "1")
