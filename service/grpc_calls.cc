@@ -1,5 +1,6 @@
 #include "service/grpc_calls.h"
 
+#include <google/protobuf/descriptor.h>
 #include <google/protobuf/message_lite.h>
 #include <google/protobuf/unknown_field_set.h>
 
@@ -14,12 +15,16 @@
 #include "absl/strings/strip.h"
 #include "base/grpc_peer.h"
 #include "proto/health.pb.h"
+#include "service/parsed_size.h"
 
 namespace xlad::service {
 namespace {
 
 // The coordinator's service in the current package, and in the package that older workers and clients use.
 constexpr absl::string_view kServices[] = {"/xlad.v1.Coordinator/", "/xlad.Coordinator/"};
+// A message of numbers takes up to 8 times its bytes, and the largest one of a worker has 16 MiB.
+constexpr int64_t kMaxParsedBytes = 160 << 20;
+constexpr int64_t kCheapBytes = 64 << 10;  // The memory of smaller messages does not matter.
 constexpr absl::string_view kHealthCheck = "grpc.health.v1.Health/Check";
 
 // Ends a call without reading its messages.
@@ -311,6 +316,16 @@ absl::Status FromByteBuffer(const grpc::ByteBuffer& buffer, int64_t max_bytes, g
   }
   grpc::Slice slice;
   const bool read = size == 0 || buffer.DumpToSingleSlice(&slice).ok();
+  if (read && size > kCheapBytes) {
+    const auto* types = google::protobuf::DescriptorPool::generated_pool();
+    const auto* type = types->FindMessageTypeByName(message->GetTypeName());
+    const absl::string_view serialized(reinterpret_cast<const char*>(slice.begin()), slice.size());
+    if (TakesMoreThan(kMaxParsedBytes, serialized, *type)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("found a ", message->GetTypeName(), " of ", size, " bytes that takes more than ",
+                       kMaxParsedBytes, " bytes of memory, expected shorter lists"));
+    }
+  }
   if (!read || !message->ParseFromArray(slice.begin(), static_cast<int>(slice.size()))) {
     return absl::InvalidArgumentError(
         absl::StrCat("found ", size, " bytes that cannot be parsed as ", message->GetTypeName()));

@@ -125,7 +125,7 @@ grpc::Status ToGrpcStatus(const absl::Status& status);
 // Makes the reactor of a call that ends with this status. Its messages are not read.
 grpc::ServerGenericBidiReactor* NewRefusedCall(const grpc::Status& status);
 grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message);
-// InvalidArgument if `buffer` is larger than max_bytes or cannot be parsed.
+// InvalidArgument if `buffer` is larger than max_bytes, would take too much memory when parsed, or cannot be parsed.
 absl::Status FromByteBuffer(const grpc::ByteBuffer& buffer, int64_t max_bytes, google::protobuf::MessageLite* message);
 
 // Identifies callers, and passes each permitted call to its handler or reactor. Every caller gets an answer to

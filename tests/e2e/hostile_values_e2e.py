@@ -3,7 +3,8 @@ not valid protocol buffers: text that is not UTF-8, deep nesting, wrong wire typ
 
 hostile_e2e.py changes one field of an otherwise empty request. Here the requests name a job that trains and a session,
 so that they pass the first checks. Every refusal must say what was found. Afterwards, the job trains as before, and the
-memory and the descriptors of the coordinator are as before.
+memory and the descriptors of the coordinator are as before. The same holds for messages of up to 60 MB: names, and
+lists of millions of empty elements.
 """
 
 import collections
@@ -11,6 +12,7 @@ import concurrent.futures
 import functools
 import json
 import re
+import threading
 import time
 import unittest
 
@@ -31,6 +33,7 @@ MESHES = [[("a", 2**31), ("b", 2**31)], [("a", 2**62), ("b", 4)], [("a", 2**62),
           [(f"a{i}", 1) for i in range(17)], [(f"a{i}", 2) for i in range(64)], [(f"a{i}", 1) for i in range(100_000)]]
 SHAPES = [[2**31, 2**31], [2**31, 2**31, 2**31], [2**62, 4], [2**62, 2], [2**63 - 1], [2**40] * 8, [-1], [-2, -2],
           [0, 2**62], [2**62, 2**62, 0], [1] * 64, [1] * 65, [1] * 1_000_000]
+LARGE = 60_000_000  # Less than any message that gRPC accepts.
 BOXES = [([4], [0]), ([0, 0], [1]), ([], [1]), ([0], []), ([-4], [4]), ([0], [2**63 - 1]), ([2**62], [2**62 + 1]),
          ([-(2**63)], [2**63 - 1]), ([0] * 65, [1] * 65), ([0] * 100_000, [1] * 100_000)]
 MARK = "replace-these-bytes"
@@ -134,6 +137,32 @@ def malformed(request, descriptor):
     for number in range(1, 8):
         for wire_type in range(8):
             yield Raw(bytes([number << 3 | wire_type]) + b"\x7f" * 9)
+
+
+def inside(path, contents):
+    """Returns a message in which the field at the end of the path has these contents."""
+    for field in reversed(path):
+        size = len(contents)
+        length = b""
+        while size > 127:
+            length, size = length + bytes([size & 127 | 128]), size >> 7
+        contents = bytes([field.number << 3 | 2]) + length + bytes([size]) + contents
+    return contents
+
+
+def large(request, descriptor):
+    """Yields messages with a text of 60 MB or as many numbers, and with lists of elements of two bytes, whose sizes are
+    just below the limits of the calls."""
+    valid = request.SerializeToString()
+    for path in paths(descriptor):
+        field = path[-1]
+        if len(path) > 2 or field.number > 15 or path[0].number > 15:
+            continue
+        if is_repeated(field) and field.cpp_type in (field.CPPTYPE_STRING, field.CPPTYPE_MESSAGE):
+            for size in (LARGE, 16_000_000, 4_000_000):
+                yield Raw(valid + inside(path[:-1], bytes([field.number << 3 | 2, 0]) * (size // 2)))
+        elif field.type == field.TYPE_STRING or is_repeated(field):
+            yield Raw(valid + inside(path, b"\x01" * LARGE))
 
 
 def attach(channel, method, requests):
@@ -280,6 +309,34 @@ class HostileValues(unittest.TestCase):
         self.ask_all((name, method._replace(request=Raw),
                       [functools.partial(list, [message]) for message in malformed(request, method.request.DESCRIPTOR)])
                      for name, method, request in self.methods())
+
+    def test_messages_of_60_mb(self):
+        pid = self.made.coordinator.pid
+        before = peak = resident_mb(pid)
+        ended, asked = threading.Event(), 0
+
+        def watch():
+            nonlocal peak
+            while not ended.wait(0.01):
+                peak = max(peak, resident_mb(pid))
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            for name, method, request in self.methods():
+                if not stays_open(method):
+                    for message in large(request, method.request.DESCRIPTOR):
+                        code, _ = self.ask(name, method._replace(request=Raw), [message])
+                        asked += 1
+                        if code not in ("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED") and name != "AddProgram":
+                            self.wrong.setdefault((name, code), []).append(str(message))
+        finally:
+            ended.set()
+            watcher.join()
+        print(f"{asked} messages of up to 60 MB: the coordinator grew from {before:.0f} to {peak:.0f} MB", flush=True)
+        self.assertFalse(self.wrong, json.dumps([[*key, *what] for key, what in self.wrong.items()], indent=1))
+        self.assertGreater(asked, 40)
+        self.assertLess(peak, before + 600)
 
 
 if __name__ == "__main__":

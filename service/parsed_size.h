@@ -1,0 +1,16 @@
+// Bounds the memory of a message before it is parsed: two bytes of a message can become an object of 64 bytes.
+#pragma once
+
+#include <google/protobuf/descriptor.h>
+
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+
+namespace xlad::service {
+
+// Whether a message of this type, which is parsed from `serialized`, takes more than `max_bytes` of memory. This is an
+// estimate. Bytes that cannot be parsed count only up to the place at which a parser stops.
+bool TakesMoreThan(int64_t max_bytes, absl::string_view serialized, const google::protobuf::Descriptor& type);
+
+}  // namespace xlad::service
