@@ -21,11 +21,12 @@ step    time per step in milliseconds: the median of xlad's blocks, the median o
 compile xlad: the time of the child process from program text to executable, which includes process start, partitioning
         and checks. JAX: the time of compiling StableHLO in a process that has compiled before. Medians; the ratio is
         JAX's over xlad's.
-roof    for one device: the roofline time of the step as a share of xlad's fastest block. The roofline time is that of
-        the program's dots and convolutions, as written, at the matrix library's rate for 1024 x 1024 matrices, and of
-        reading and writing the state at the rate of copies. Both rates are measured before and after the blocks, and
-        the higher one counts. A convolution by Winograd's algorithm and a dot of bf16 can exceed 100 %. `limit` is
-        JAX's fastest block over the roofline time: about the highest step ratio that this machine allows.
+roof    for programs with dots or convolutions on one device: the roofline time of the step as a share of xlad's fastest
+        block. The roofline time is that of the dots and convolutions, as written, at the matrix library's rate for
+        1024 x 1024 matrices, and of reading and writing the state at the rate of copies. Both rates are measured before
+        and after the blocks, and the higher one counts. A convolution by Winograd's algorithm and a dot of bf16 can
+        exceed 100 %. `limit` is JAX's fastest block over the roofline time: about the highest step ratio that this
+        machine allows.
 memory  the memory of one device's step according to the buffer plan: arguments + results - shared + temporaries. The
         ratio is xlad's over JAX's. The JSON also has the peak resident sizes of the processes (JAX's includes Python
         and the compiler; xlad compiles in a child).
@@ -147,7 +148,7 @@ def measure(job, mesh, args):
         others = [min(pair) for pair in pairs]
         row["workers"] = {"count": workers, "ms": middle(several_ms), "best_ratio": min(several_ms) / min(others),
                           "ratio": middle([ms / other for ms, other in zip(several_ms, others)])}
-    if rates:
+    if rates and rates[0]["flops"] > 0:
         row["roofline"] = roofline(rates, min(x for x, _ in pairs), min(j for _, j in pairs))
     row["memory"] = {"xlad": memory[0], "jax": memory[1],
                      "ratio": memory[0]["plan_bytes"] / max(1, memory[1]["plan_bytes"])}
@@ -207,8 +208,9 @@ def summary(rows):
                             "compile": geometric([r["compile"]["ratio"]["median"] for r in chosen]),
                             "memory": geometric([r["memory"]["ratio"] for r in chosen]),
                             "memory_highest": max(r["memory"]["ratio"] for r in chosen)}
-            if "roofline" in chosen[0]:
-                result[name]["step_limit"] = geometric([r["roofline"]["limit"] for r in chosen])
+            limits = [r["roofline"]["limit"] for r in chosen if "roofline" in r]
+            if limits:
+                result[name]["limit"] = {"programs": len(limits), "step": geometric(limits)}
     return result
 
 
@@ -252,7 +254,8 @@ def main():
                 failures.append({"example": job.name, "mesh": mesh["name"], "error": str(error)})
                 print(f"{job.name:18} {mesh['name']:14} {error}", flush=True)
     for name, figures in summary(rows).items():
-        limit = f", limit {figures['step_limit']:.2f}x" if "step_limit" in figures else ""
+        limit = (f", limit {figures['limit']['step']:.2f}x over {figures['limit']['programs']}" if "limit" in figures
+                 else "")
         print(f"{name}: geometric means over {figures['programs']}: step {figures['step']:.2f}x (lowest"
               f" {figures['step_lowest']:.2f}x, of fastest blocks {figures['step_best']:.2f}x{limit}), compile"
               f" {figures['compile']:.2f}x, memory {figures['memory']:.2f}x"
