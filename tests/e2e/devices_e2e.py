@@ -121,6 +121,26 @@ class DevicesTest(unittest.TestCase):
             reason = "waits for 4 devices of cpu:3,opaque:1"
             wait_for(lambda: reason in made.job(missing)["reason"], "the reason of the job whose devices are missing")
 
+    def test_collectives_in_device_memory_end_with_a_killed_worker_and_with_their_job(self):
+        endless = ("--steps", 1000000, "--attempts", 1)
+        with cluster(workers=0, devices=1) as made:
+            for name in ("w0", "w1"):
+                made.start_worker(name, "--device", "gpu_sim:4")
+            made.wait_for_workers(2)
+            # Each worker has the groups of one axis in its device's memory. Those of the other axis are staged.
+            killed = made.submit(JOB, "--mesh", "dp=2,tp=4", *endless)
+            made.wait_for_steps(killed)
+            made.workers["w1"].kill()
+            ended = wait_for(lambda: (job := made.job(killed))["state"] == "FAILED" and job, "the end of the job")
+            self.assertIn("w1", ended["reason"])
+            canceled = made.submit(JOB, "--mesh", "dp=4", *endless)
+            made.wait_for_steps(canceled)
+            code, _, err = xlad("cancel", canceled, "--coordinator", made.address)
+            self.assertEqual(code, 0, err)
+            wait_for(lambda: made.job(canceled)["state"] == "CANCELLED", "the job to be canceled")
+            again = made.submit(JOB, "--mesh", "dp=4", "--steps", 20)
+            wait_for(lambda: made.job(again)["state"] == "SUCCEEDED", "a later job")
+
     def test_a_run_waits_for_the_kinds_of_a_worker_that_starts_late(self):
         with folder() as where:
             run = Process(where / "run.log", "run", JOB, "--mesh", "dp=2", "--steps", 3, "--workers", 2, "--device",
