@@ -36,6 +36,7 @@ struct SourceCheckpoint {
 // The checkpoints that the argument names. The client is null if no coordinator is needed.
 struct Source {
   std::unique_ptr<client::CoordinatorClient> client;
+  std::string job;  // Empty unless the argument is a job.
   storage::Store store = storage::Store(RealFileSystem());
   std::vector<SourceCheckpoint> checkpoints;  // Oldest first.
 };
@@ -60,6 +61,34 @@ absl::StatusOr<Source> OpenPath(const std::string& path) {
                                           ", expected the folder of a checkpoint, of a job or of several jobs"));
 }
 
+// Returns the checkpoints that the job has now.
+absl::StatusOr<std::vector<std::string>> UrisOf(client::CoordinatorClient& client, const std::string& job) {
+  XLAD_ASSIGN_OR_RETURN(const JobStatus status, client.GetJob(job));
+  if (!status.has_checkpoint()) return absl::NotFoundError(absl::StrCat("job ", job, " has no checkpoint"));
+  std::vector<std::string> uris;
+  for (const JobCheckpoint& checkpoint : status.checkpoints()) uris.push_back(checkpoint.uri());
+  if (uris.empty()) uris = {status.checkpoint_uri()};  // An older coordinator lists only the newest one.
+  return uris;
+}
+
+// Whether a checkpoint that was listed cannot be read because the running job has stored newer ones since then. The
+// files of such a checkpoint are removed one after the other, so the error can be of any kind.
+bool IsReplaced(const Source& source, const std::string& uri, const absl::Status& status) {
+  if (source.job.empty() || status.ok()) return false;
+  const auto uris = UrisOf(*source.client, source.job);
+  return uris.ok() && std::find(uris->begin(), uris->end(), uri) == uris->end();
+}
+
+absl::Status ReadIndexes(const std::vector<std::string>& uris, Source* source) {
+  for (const std::string& uri : uris) {
+    SourceCheckpoint found{uri, source->store.ReadIndex(uri)};
+    if (!IsReplaced(*source, uri, found.index.status())) source->checkpoints.push_back(std::move(found));
+  }
+  if (!source->checkpoints.empty()) return absl::OkStatus();
+  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> newer, UrisOf(*source->client, source->job));
+  return ReadIndexes(newer, source);
+}
+
 absl::StatusOr<Source> Open(const Arguments& arguments) {
   const std::string& what = arguments.what;
   if (what.substr(0, 5) == "file:") return OpenPath(what.substr(5));
@@ -77,12 +106,10 @@ absl::StatusOr<Source> Open(const Arguments& arguments) {
   if (what.substr(0, 5) == "xlad:") {
     uris = {what};
   } else {
-    XLAD_ASSIGN_OR_RETURN(const JobStatus status, source.client->GetJob(what));
-    if (!status.has_checkpoint()) return absl::NotFoundError(absl::StrCat("job ", what, " has no checkpoint"));
-    for (const JobCheckpoint& checkpoint : status.checkpoints()) uris.push_back(checkpoint.uri());
-    if (uris.empty()) uris = {status.checkpoint_uri()};  // An older coordinator lists only the newest one.
+    source.job = what;
+    XLAD_ASSIGN_OR_RETURN(uris, UrisOf(*source.client, what));
   }
-  for (const std::string& uri : uris) source.checkpoints.push_back({uri, source.store.ReadIndex(uri)});
+  XLAD_RETURN_IF_ERROR(ReadIndexes(uris, &source));
   return source;
 }
 
@@ -149,11 +176,13 @@ int Verify(const Arguments& arguments) {
   for (const SourceCheckpoint& found : source->checkpoints) {
     Json row = ToJson(found);
     const absl::Status status = source->store.VerifyCheckpoint(found.uri);
+    if (IsReplaced(*source, found.uri, status)) continue;
     if (!status.ok()) row["error"] = std::string(status.message());
     row["ok"] = status.ok();
     all_ok = all_ok && status.ok();
     rows.push_back(std::move(row));
   }
+  if (rows.empty()) return Verify(arguments);  // All of them have been replaced.
   Print(rows, arguments.format);
   if (all_ok) return kOk;
   return Fail(absl::DataLossError("found damaged checkpoints, expected none"));
@@ -167,6 +196,7 @@ int Export(const Arguments& arguments) {
   std::string file = arguments.to;
   if (file.empty()) file = absl::StrCat(newest.index->job_id(), "-step-", newest.index->step(), ".safetensors");
   const absl::Status saved = SaveTensors(source->store, newest.uri, file);
+  if (file != "-" && IsReplaced(*source, newest.uri, saved)) return Export(arguments);
   if (!saved.ok()) return Fail(saved);
   if (file == "-") return kOk;
   Json row = ToJson(newest);

@@ -196,6 +196,18 @@ class Faults(unittest.TestCase):
             for words in ("is damaged", "found no older checkpoint", "xlad ckpt verify"):
                 self.assertIn(words, made.job(last)["reason"])
 
+    def test_checkpoints_that_a_running_job_replaces_are_not_damaged(self):
+        with folder() as where, cluster(workers=1, devices=1) as made:
+            job_id = made.submit(JOB, "--mesh", "dp=1", *LONG, "--checkpoint-every", "1",
+                                 "--checkpoint-to", f"file:{where}/kept")
+            wait_for(lambda: xlad("ckpt", "ls", job_id, "--coordinator", made.address)[0] == 0, "a checkpoint")
+            for command in 15 * ("ls", "verify"):
+                code, out, err = xlad("ckpt", command, job_id, "--coordinator", made.address, "--format", "json")
+                self.assertEqual(code, 0, err)
+                rows = json.loads(out)
+                self.assertTrue(rows)
+                self.assertFalse([row for row in rows if "error" in row])
+
     def test_the_folder_of_a_coordinator_is_not_removed_by_another(self):
         with cluster(workers=0, devices=1) as made:
             data = made.where / "data"
