@@ -30,7 +30,7 @@ TaskGate::Decision TaskGate::Begin(int device, int64_t step) {
     }
     if (step >= options_.end_step) return Decision::kDone;
     if (step == stop_at_) return Decision::kStop;
-    if (step < lease_until_) break;
+    if (step < lease_until_ && step < FinishedByAll() + kMaxAhead) break;
     changed_.wait(lock);
   }
   begun_ = std::max(begun_, step + 1);
@@ -57,6 +57,7 @@ bool TaskGate::GiveUpSave(int64_t step) {
 void TaskGate::FinishStep(int device, int64_t step) {
   std::lock_guard<std::mutex> lock(mutex_);
   finished_[device] = step + 1;
+  changed_.notify_all();
 }
 
 bool TaskGate::ReachStop(int64_t step) {
@@ -71,7 +72,7 @@ void TaskGate::WaitWhileStopped(int64_t step) {
 
 void TaskGate::Lease(int64_t lease_until_step) {
   std::lock_guard<std::mutex> lock(mutex_);
-  lease_until_ = std::max(lease_until_, lease_until_step);
+  lease_until_ = lease_until_step;
   changed_.notify_all();
 }
 

@@ -47,7 +47,11 @@ class TaskGate {
     kDone,  // All steps have been run.
     kEnd,   // The task has been ended.
   };
-  // Called by a device that has finished all steps below `step`. Blocks while the lease does not include the step.
+  // Devices of a program without collectives run at their own pace. No device begins a step that is this many steps or
+  // more ahead of the slowest device, because a checkpoint or a stop waits for the slowest one.
+  static constexpr int64_t kMaxAhead = 64;
+  // Called by a device that has finished all steps below `step`. Blocks while the lease does not include the step, and
+  // while the device is too far ahead of another one.
   Decision Begin(int device, int64_t step);
   // Called by a device that has not saved the state before `step` although Begin returned kSave. Afterwards, the
   // devices need not save the state before `step` or an older state, unless IsFinalState is true for it.
@@ -63,7 +67,8 @@ class TaskGate {
   // Blocks until the task ends, or until a stop before another step is requested.
   void WaitWhileStopped(int64_t step);
 
-  // Steps below `lease_until_step` may begin. A lease never gets shorter.
+  // Steps below `lease_until_step` may begin. Replaces the earlier lease, which may have been longer: a step that has
+  // begun continues.
   void Lease(int64_t lease_until_step);
   // Requests a stop before `step`. Returns false if a device has begun this step. A later call replaces an earlier one,
   // and devices that have stopped for the earlier one continue. If a device has saved the state for the earlier one,

@@ -46,12 +46,48 @@ TEST(TaskGate, WaitsForTheLease) {
   gate.Lease(3);
   while (done < 3) std::this_thread::yield();
   EXPECT_EQ(gate.begun_steps(), 3);
-  gate.Lease(1);  // A lease never gets shorter.
+  gate.Lease(1);
   gate.Lease(6);
   while (done < 6) std::this_thread::yield();
   gate.End();
   device.join();
   EXPECT_EQ(done, 6);
+}
+
+TEST(TaskGate, AShorterLeaseAppliesToStepsThatHaveNotBegun) {
+  TaskGate gate({.end_step = 1000}, 1);
+  gate.Lease(1000);
+  EXPECT_EQ(gate.Begin(0, 0), Decision::kRun);
+  gate.FinishStep(0, 0);
+  gate.Lease(0);
+  std::atomic<int> done = 0;
+  std::thread device([&] {
+    for (int64_t step = 1; gate.Begin(0, step) == Decision::kRun; ++step) {
+      gate.FinishStep(0, step);
+      ++done;
+    }
+  });
+  gate.Lease(4);
+  while (done < 3) std::this_thread::yield();
+  gate.End();
+  device.join();
+  EXPECT_EQ(done, 3);
+}
+
+// Without collectives, devices run at their own pace.
+TEST(TaskGate, ADeviceWaitsIfItIsFarAheadOfAnother) {
+  TaskGate gate({.end_step = 1000}, 2);
+  gate.Lease(1000);
+  std::thread device([&] {
+    for (int64_t step = 0; gate.Begin(0, step) == Decision::kRun; ++step) gate.FinishStep(0, step);
+  });
+  while (gate.begun_steps() < TaskGate::kMaxAhead) std::this_thread::yield();
+  EXPECT_EQ(gate.Begin(1, 0), Decision::kRun);
+  gate.FinishStep(1, 0);
+  while (gate.begun_steps() < TaskGate::kMaxAhead + 1) std::this_thread::yield();
+  gate.End();
+  device.join();
+  EXPECT_EQ(gate.begun_steps(), TaskGate::kMaxAhead + 1);
 }
 
 TEST(TaskGate, ASkippedSaveIsRepeatedOnlyForAStop) {

@@ -157,6 +157,7 @@ void WorkerCore::RequestDrain() {
 }
 
 void WorkerCore::On(const Tick&) {
+  for (auto& [key, record] : tasks_) PassLease(&record);
   if (registered_ && now_ns_ >= next_metrics_ns_) {
     next_metrics_ns_ = now_ns_ + options_.metrics_ms * kNsPerMs;
     for (auto& [key, record] : tasks_) SendMetrics(&record);
@@ -168,9 +169,7 @@ void WorkerCore::On(const Tick&) {
     SendMessage(std::move(message));
   }
   if (!drain_until_ns_.has_value()) return;
-  if (tasks_.empty() && !registered_) {
-    actions_.push_back(Exit{absl::OkStatus(), work_moved_});
-  } else if (now_ns_ >= *drain_until_ns_ && tasks_.empty()) {
+  if (tasks_.empty() && (!registered_ || now_ns_ >= *drain_until_ns_)) {
     actions_.push_back(Exit{absl::OkStatus(), work_moved_});
   } else if (now_ns_ >= *drain_until_ns_) {
     actions_.push_back(Exit{absl::DeadlineExceededError(
@@ -299,17 +298,17 @@ void WorkerCore::OnStart(const StartTask& message) {
 void WorkerCore::Lease(const TaskKey& key, int64_t lease_until_step) {
   TaskRecord* record = Find(key);
   if (record == nullptr) return;
-  record->lease = std::max(record->lease, lease_until_step);
+  record->lease.Take(lease_until_step, now_ns_);
   PassLease(record);
 }
 
 // Limits the lease, so that the task waits when too many of its metrics are not acknowledged, instead of filling the
 // memory.
 void WorkerCore::PassLease(TaskRecord* record) {
-  if (record->task == nullptr || record->lease < 0) return;
-  const int64_t kept_until =
-      record->metrics.empty() ? record->lease : record->metrics.front().step() + options_.max_kept_metrics;
-  record->task->Lease(std::min(record->lease, kept_until));
+  int64_t until = record->lease.At(now_ns_);
+  if (record->task == nullptr || until < 0) return;
+  if (!record->metrics.empty()) until = std::min(until, record->metrics.front().step() + options_.max_kept_metrics);
+  if (until != std::exchange(record->passed_lease, until)) record->task->Lease(until);
 }
 
 void WorkerCore::OnStopAt(const StopTaskAt& message) {

@@ -22,6 +22,7 @@
 #include "collectives/exec/abort.h"
 #include "proto/worker.pb.h"
 #include "proto/xlad_v1.h"
+#include "worker/task_lease.h"
 
 namespace xlad::worker {
 
@@ -31,7 +32,8 @@ class Task {
   virtual ~Task() = default;
   // Only for sessions: all of their workers are ready. May be repeated.
   virtual void Start(const StartTask&) {}
-  virtual void Lease(int64_t lease_until_step) = 0;  // The task may run the steps before this one.
+  // The task may begin the steps before this one. The step may be earlier than that of the last call.
+  virtual void Lease(int64_t lease_until_step) = 0;
   // Stops the task before `step`. Answered by TaskAnsweredStop; if it is accepted, TaskHasStopped follows.
   virtual void StopAt(int64_t step) = 0;
   virtual void Abort(const collectives::Failure& failure) = 0;
@@ -179,7 +181,8 @@ class WorkerCore {
     bool exited = false;              // The task's process has ended.
     std::deque<StepMetrics> metrics;  // The metrics that have not been acknowledged yet.
     size_t sent_metrics = 0;          // How many of `metrics` have been sent on this connection.
-    int64_t lease = -1;  // The lease from the coordinator. The task's lease may be shorter (max_kept_metrics).
+    TaskLease lease;
+    int64_t passed_lease = -1;  // The lease of the task itself, which may be shorter (max_kept_metrics).
     std::string session_address, session_authority;
     std::deque<TaskTrace> traces;  // The latest traces that have not been sent.
     int64_t sent_samples = 0;      // The number of all clock samples that were taken before the last trace was sent.

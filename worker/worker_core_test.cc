@@ -364,6 +364,36 @@ TEST_F(WorkerCoreTest, ATaskWaitsWhenTooManyMetricsAreKept) {
   Take(core.Shutdown());
 }
 
+// The coordinator repeats a shorter lease while the task is too far ahead of its peers. If the coordinator ends, the
+// task continues.
+TEST_F(WorkerCoreTest, AShorterLeaseIsAPauseThatEndsByItself) {
+  Attach();
+  Launch(1);
+  Handle(TaskIsReady{{"job", 1}});
+  Start(1000);
+  const auto renew = [&](int64_t lease) {
+    CoordinatorMessage message;
+    message.mutable_renew()->set_job_id("job");
+    message.mutable_renew()->set_attempt(1);
+    message.mutable_renew()->set_lease_until_step(lease);
+    Handle(message);
+  };
+  renew(500);
+  EXPECT_EQ(task_->lease, 500);
+  Later(2000);
+  renew(700);
+  EXPECT_EQ(task_->lease, 700) << "the peers have continued";
+  Later(2000);
+  EXPECT_EQ(task_->lease, 700) << "the pause was repeated";
+  renew(2000);
+  EXPECT_EQ(task_->lease, 700) << "a longer lease does not end the pause";
+  Handle(Disconnected{});
+  Later(900);
+  EXPECT_EQ(task_->lease, 700);
+  Later(200);
+  EXPECT_EQ(task_->lease, 2000);
+}
+
 // Random orders of events and messages do not crash the worker, and every task is dropped in the end.
 TEST_F(WorkerCoreTest, RandomEvents) {
   const std::unique_ptr<Random> random = SeededRandom(99);

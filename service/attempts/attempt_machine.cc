@@ -7,6 +7,7 @@
 #include "proto/protocol.h"
 #include "service/attempts/cut_link.h"
 #include "service/attempts/damaged_checkpoint.h"
+#include "service/attempts/pace.h"
 #include "service/state/messages.h"
 
 namespace xlad::service {
@@ -542,6 +543,7 @@ void AttemptMachine::OnTick() {
       Stop(job, absl::StrCat("stopped to run on ", keeps_mesh ? DeviceCountText(job->devices)
                                                               : absl::StrCat("mesh ", MeshText(job->mesh))));
     }
+    if (context_.attempts.contains(id)) KeepTogether(context_, *job);
     if (context_.attempts.contains(id)) checkpoints_.OnTick(job);
   }
 }

@@ -48,7 +48,9 @@ int64_t StepMargin(double step_ms) {
 int64_t NextCommonStep(const Job& job, const Attempt& attempt) {
   int64_t furthest = job.step;
   for (const auto& [worker, step] : attempt.progress) furthest = std::max(furthest, step);
-  return std::min(furthest + StepMargin(attempt.step_ms), job.spec.steps());
+  // Workers that wait for the slowest one (pace.h) are as fast as this one.
+  const double step_ms = attempt.pace.pauses ? 1 / attempt.pace.steps_per_ms : attempt.step_ms;
+  return std::min(furthest + StepMargin(step_ms), job.spec.steps());
 }
 
 std::string Checkpoints::NewestText(const Job& job) {

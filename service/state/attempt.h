@@ -29,6 +29,16 @@ struct Attempt {
   std::set<std::string> silent;  // Workers whose silence has been recorded as an event of this attempt.
   std::map<std::string, int64_t> progress;    // The number of finished steps, by worker.
   int64_t lease_until = 0;  // The workers may run the steps before this one; 0 before the attempt starts.
+  // The speed of the slowest worker, and since when another one has been too far ahead of it (service/attempts/pace.h).
+  struct Pace {
+    int64_t checked_ns = 0;
+    int64_t measured_ns = 0;  // 0 before the first report of all workers.
+    int64_t measured_step = 0;
+    double steps_per_ms = 0;  // 0 if it is not known.
+    int64_t apart_since_ns = -1;
+    bool pauses = false;  // Whether fast workers wait.
+  };
+  Pace pace;
   double step_ms = 0;       // The time of the last reported step in milliseconds; 0 if none was reported.
 
   // The step before which the attempt must stop, because of stop_reason; -1 if it is not stopping.

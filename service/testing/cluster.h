@@ -25,8 +25,8 @@ namespace xlad::service {
 // because it has one for each message of a worker and each request of a client.
 class Cluster {
  public:
-  explicit Cluster(const CoordinatorOptions& options = {}) : options_(options) {
-    options_.lease_steps = 100;
+  explicit Cluster(const CoordinatorOptions& options = {}, int64_t lease_steps = 100) : options_(options) {
+    options_.lease_steps = lease_steps;
     Restart();
   }
 

@@ -29,7 +29,7 @@ class SimulatedCluster::SimulatedTask final : public worker::Task {
     gang_->members.erase(worker_);
     gang_->over = true;  // The other tasks cannot continue without this one.
   }
-  void Lease(int64_t until) override { lease = std::max(lease, until); }
+  void Lease(int64_t until) override { lease = until; }
   void StopAt(int64_t step) override {
     const bool accepted = gang_->finished <= step;
     if (accepted) {

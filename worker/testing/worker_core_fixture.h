@@ -14,7 +14,7 @@ namespace xlad::worker {
 struct FakeTask final : public Task {
   explicit FakeTask(int64_t* alive) : alive(alive) { ++*alive; }
   ~FakeTask() override { --*alive; }
-  void Lease(int64_t until) override { lease = std::max(lease, until); }
+  void Lease(int64_t until) override { lease = until; }
   void StopAt(int64_t step) override { stop = step; }
   void Abort(const collectives::Failure& failure) override { aborted = std::string(failure.status.message()); }
   void Start(const StartTask& message) override {

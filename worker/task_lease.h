@@ -1,0 +1,34 @@
+// How far the coordinator allows a task to run.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/clock.h"
+
+namespace xlad::worker {
+
+// A lease that is shorter than an earlier one is a pause. The coordinator repeats it while the task is too far ahead of
+// its peers (service/attempts/pace.h). After the last one, the task waits for at most kPauseNs, because the coordinator
+// may have ended. Then the longest lease applies again.
+class TaskLease {
+ public:
+  static constexpr int64_t kPauseNs = 3000 * kNsPerMs;
+
+  void Take(int64_t until_step, int64_t now_ns) {
+    if (until_step < longest_) {
+      shorter_ = until_step;
+      pause_end_ns_ = now_ns + kPauseNs;
+    }
+    longest_ = std::max(longest_, until_step);
+  }
+  // The task may begin the steps before this one. -1 if there is no lease yet.
+  int64_t At(int64_t now_ns) const { return now_ns < pause_end_ns_ ? shorter_ : longest_; }
+
+ private:
+  int64_t longest_ = -1;
+  int64_t shorter_ = -1;
+  int64_t pause_end_ns_ = 0;
+};
+
+}  // namespace xlad::worker
