@@ -177,6 +177,24 @@ TEST(Tiles, GradientsOfPooling) {
   EXPECT_EQ(Emit(PoolingGradient(1, 64, "GE", "add"), 8).tiles, 1);
 }
 
+// A bias is added to each row. If there are at least half as many rows as wanted tiles, no tile has parts of two rows.
+TEST(Tiles, ElementsOfRowsHaveTilesOfWholeRows) {
+  const auto bias = [](int64_t rows, int64_t columns) {
+    const std::string shape = absl::StrCat("f32[", rows, ",", columns, "]");
+    return Program(absl::StrCat(" p = ", shape, " parameter(0)\n q = f32[", columns, "] parameter(1)\n b = ", shape,
+                                " broadcast(q), dimensions={1}\n ROOT r = ", shape, " add(p, b)"));
+  };
+  EXPECT_EQ(TilesOf(bias(512, 1024), 300), 256);
+  EXPECT_EQ(TilesOf(bias(512, 1024), 599), 512);
+  EXPECT_EQ(TilesOf(bias(512, 1024), 1024), 512);
+  EXPECT_EQ(TilesOf(bias(512, 1024), 2000), 2048);  // Four strips of each row.
+  EXPECT_EQ(TilesOf(bias(512, 20), 599), 512);
+  EXPECT_EQ(TilesOf(bias(1, 1024), 2), 2);
+  Batch batch;
+  for (const int64_t rows : {2, 3, 4, 5, 6}) batch.Add(bias(rows, 100));
+  batch.Run();
+}
+
 // Two halves of `rows` rows, concatenated along the last dimension or, if `along` is 0, along the first one. The result
 // is also used by an elementwise instruction with a reshape.
 std::string Halves(int64_t rows, int64_t half, int along) {

@@ -251,8 +251,13 @@ void DivideLoops(KernelContext& kernel, const ReductionGroups& groups) {
     kernel.Divide(TileLinear(positions, tiles));
   } else {
     const Dims& dims = outputs[0].array.shape.dims;
-    const bool long_rows = positions / ColumnsOf(dims) < tiles / 2 && ColumnsOf(dims) >= 256;
-    kernel.Divide(long_rows ? TileColumns(dims, tiles, positions) : TileRows(dims, tiles));
+    const int64_t rows = positions / ColumnsOf(dims);
+    if (rows > 1 && 2 * rows >= tiles) {
+      // A tile with parts of two rows needs the index in the row of each position, and has no vector instructions.
+      kernel.Divide(TileRows(dims, std::min(rows, tiles)));
+    } else {
+      kernel.Divide(ColumnsOf(dims) >= 256 ? TileColumns(dims, tiles, positions) : TileRows(dims, tiles));
+    }
   }
 }
 
