@@ -251,7 +251,7 @@ class ColumnSelector {
 };
 
 // Whether the last dimension has no windows and enough elements for vectors.
-bool HasColumns(const Instruction& root) {
+bool HasOwnColumns(const Instruction& root) {
   constexpr int64_t kMinColumns = 8;
   const std::vector<size_t> own = OwnDimsOf(*root.attributes().window);
   const Dims& sizes = root.operand(1)->shape().dims();
@@ -295,7 +295,7 @@ void SelectInColumns(KernelContext& kernel, const Instruction& root) {
 // source element with the output element that `select` chooses in the window. On a GPU, there is one thread for each
 // index of the dimensions without windows (images and channels). A thread combines its elements in order.
 void EmitSelectAndScatter(KernelContext& kernel, const Instruction& root) {
-  if (!kernel.has_threads() && HasColumns(root)) return SelectInColumns(kernel, root);
+  if (!kernel.has_threads() && HasOwnColumns(root)) return SelectInColumns(kernel, root);
   Ir& ir = kernel.ir();
   const ArrayView out = kernel.outputs()[0].array;
   std::vector<size_t> own;
