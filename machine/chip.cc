@@ -14,13 +14,18 @@
 
 #define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 0
-// Version 3.3 of toml++ asserts in parse_key what the same function then checks, so that a file with "[=]" would end
-// the process. The other assertions stay.
+// toml++ asserts in parse_key what the same function then checks, so that a file with "[=]" would end the process. The
+// other assertions stay.
 #if __has_include(<toml++/impl/preprocessor.h>)
-#include <toml++/impl/preprocessor.h>
+#include <toml++/impl/preprocessor.h>  // Up to version 3.3.
+#else
+#include <toml++/impl/preprocessor.hpp>
+#endif
+#ifndef TOML_ASSERT_ASSUME
+#error "found a toml++ without TOML_ASSERT_ASSUME, expected one of version 3.3 or later: see whether [=] is an error"
+#endif
 #undef TOML_ASSERT_ASSUME
 #define TOML_ASSERT_ASSUME(condition) TOML_ASSERT((condition) || absl::string_view(__func__) == "parse_key")
-#endif
 #include <toml++/toml.h>
 
 namespace xlad::machine {
