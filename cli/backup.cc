@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "absl/strings/str_format.h"
 #include "base/clock.h"
 #include "cli/command.h"
 #include "cli/flag_checks.h"
@@ -16,16 +17,15 @@ int RunBackup(const Endpoint& endpoint, const std::string& folder) {
   if (!client.ok()) return Fail(client.status());
   const auto backup = (*client)->Backup(std::filesystem::absolute(folder).string());
   if (!backup.ok()) return Fail(backup.status());
-  std::printf("%lld %s, %lld bytes, and the job log are in %s\n", static_cast<long long>(backup->blobs()),
-              backup->blobs() == 1 ? "blob" : "blobs", static_cast<long long>(backup->bytes()), folder.c_str());
+  absl::PrintF("%d %s, %d bytes, and the job log are in %s\n", backup->blobs(), backup->blobs() == 1 ? "blob" : "blobs",
+               backup->bytes(), folder);
   return kOk;
 }
 
 int RunRestore(const std::string& backup, const std::string& data_folder) {
   const auto term = service::RestoreBackup(backup, data_folder, RealClock().WallNs());
   if (!term.ok()) return Fail(term.status());
-  std::printf("restored to %s in term %lld; start it: xlad coordinator --data %s\n", data_folder.c_str(),
-              static_cast<long long>(*term), data_folder.c_str());
+  absl::PrintF("restored to %s in term %d; start it: xlad coordinator --data %s\n", data_folder, *term, data_folder);
   return kOk;
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
 #include "base/json_text.h"
@@ -236,8 +237,8 @@ class RowPrinter {
     if (!is_table_) return json_.push_back(ToJson(row, algbw, factor));
     if (explains_ && row.memory != memory_) std::printf("# memory: %s\n", absl::StrJoin(row.memory, "; ").c_str());
     memory_ = row.memory;
-    std::printf("%12lld %12.1f %12.1f %12.1f %10.3f %10.3f  %s\n", static_cast<long long>(row.bytes), row.minimum_us,
-                row.median_us, row.maximum_us, algbw, algbw * factor, row.plan.c_str());
+    absl::PrintF("%12d %12.1f %12.1f %12.1f %10.3f %10.3f  %s\n", row.bytes, row.minimum_us, row.median_us,
+                 row.maximum_us, algbw, algbw * factor, row.plan);
   }
   void End() const {
     if (!is_table_) std::printf("%s\n", JsonText(json_, 2).c_str());

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/clock.h"
 #include "base/cores.h"
 #include "base/file_system.h"
@@ -279,21 +280,18 @@ class Bench {
   void PrintHead() const {
     std::printf("# xlad bench, in the format of nccl-tests\n# Collective test starting: %s_perf\n",
                 std::string(collectives::ToString(spec_.kind)).c_str());
-    std::printf(
-        "# nRanks %d minBytes %lld maxBytes %lld step: %lld(%s) warmup iters: %d iters: %s agg iters: %d "
+    absl::PrintF(
+        "# nRanks %d minBytes %d maxBytes %d step: %d(%s) warmup iters: %d iters: %s agg iters: %d "
         "validation: %d registered: %d\n#\n# Using processes\n",
-        group_.ranks(), static_cast<long long>(options_.min_bytes), static_cast<long long>(options_.max_bytes),
-        static_cast<long long>(options_.factor > 0 ? options_.factor : options_.step_bytes),
-        options_.factor > 0 ? "factor" : "bytes", options_.warmup,
-        options_.iterations > 0 ? absl::StrCat(options_.iterations).c_str() : "20 or fewer", options_.aggregated,
-        options_.check, options_.registered);
+        group_.ranks(), options_.min_bytes, options_.max_bytes,
+        options_.factor > 0 ? options_.factor : options_.step_bytes, options_.factor > 0 ? "factor" : "bytes",
+        options_.warmup, options_.iterations > 0 ? absl::StrCat(options_.iterations).c_str() : "20 or fewer",
+        options_.aggregated, options_.check, options_.registered);
     for (int rank = 0; rank < group_.ranks(); ++rank) {
-      std::printf("#  Rank %2d Group  0 Pid %6lld on %10s\n", rank, static_cast<long long>(group_.pid(rank)),
-                  group_.host(rank).c_str());
+      absl::PrintF("#  Rank %2d Group  0 Pid %6d on %10s\n", rank, group_.pid(rank), group_.host(rank));
     }
     if (options_.memory) {
-      std::printf("# Mapped memory of the group: %lld bytes, without the rings of messages\n",
-                  static_cast<long long>(group_.shared_bytes()));
+      absl::PrintF("# Mapped memory of the group: %d bytes, without the rings of messages\n", group_.shared_bytes());
     }
     std::printf("#\n# %-76s  %-31s  %-31s\n", "", "          out-of-place", "            in-place");
     std::printf("#%11s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s\n", "size", "count", "type",
@@ -312,16 +310,16 @@ class Bench {
     std::printf(format, side.time_us);
     std::printf("  %6.2f  %6.2f", side.algbw, side.busbw);
     if (options_.check > 0) {
-      std::printf("  %6lld", static_cast<long long>(side.wrong));
+      absl::PrintF("  %6d", side.wrong);
     } else {
       std::printf("  %6s", "N/A");
     }
   }
 
   void PrintRow(const BenchRow& row) const {
-    std::printf("%12lld  %12lld  %8s  %6s  %6d", static_cast<long long>(row.bytes), static_cast<long long>(row.count),
-                BenchTypeName(spec_.type).c_str(), collectives::Reduces(spec_.kind) ? options_.op.c_str() : "none",
-                collectives::HasRoot(spec_.kind) ? spec_.root : -1);
+    absl::PrintF("%12d  %12d  %8s  %6s  %6d", row.bytes, row.count, BenchTypeName(spec_.type),
+                 collectives::Reduces(spec_.kind) ? options_.op.c_str() : "none",
+                 collectives::HasRoot(spec_.kind) ? spec_.root : -1);
     PrintSide(row.out_of_place);
     PrintSide(row.in_place);
     if (options_.wide) {
@@ -329,10 +327,9 @@ class Bench {
     }
     std::printf("\n");
     if (options_.digest) {
-      std::printf("# digest of the results on random values: %016llx out of place",
-                  static_cast<unsigned long long>(row.out_of_place.digest));
+      absl::PrintF("# digest of the results on random values: %016x out of place", row.out_of_place.digest);
       if (row.in_place.available) {
-        std::printf(", %016llx in place", static_cast<unsigned long long>(row.in_place.digest));
+        absl::PrintF(", %016x in place", row.in_place.digest);
       }
       std::printf("\n");
     }
@@ -378,8 +375,7 @@ class Bench {
         ++sides;
       }
     }
-    std::printf("# Out of bounds values : %lld %s\n", static_cast<long long>(wrong_ + broken_guards_),
-                failed() ? "FAILED" : "OK");
+    absl::PrintF("# Out of bounds values : %d %s\n", wrong_ + broken_guards_, failed() ? "FAILED" : "OK");
     std::printf("# Avg bus bandwidth    : %g \n#\n# Collective test concluded: %s_perf\n",
                 sides > 0 ? sum / static_cast<double>(sides) : 0.0,
                 std::string(collectives::ToString(spec_.kind)).c_str());

@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/file_system.h"
 #include "base/json_text.h"
 #include "collectives/exec/group/verdict.h"
@@ -76,9 +77,8 @@ void PrintTable(const ControlPaths& paths, const collectives::Verdict& verdict) 
               "operation");
   for (size_t rank = 0; rank < verdict.ranks.size(); ++rank) {
     const collectives::RankState& state = verdict.ranks[rank];
-    std::printf("%4zu %8lld %8s %9llu %9llu  %s\n", rank, static_cast<long long>(state.pid), ToText(state.process),
-                static_cast<unsigned long long>(state.entered), static_cast<unsigned long long>(state.finished),
-                state.operation.c_str());
+    absl::PrintF("%4zu %8d %8s %9d %9d  %s\n", rank, state.pid, ToText(state.process), state.entered, state.finished,
+                 state.operation);
   }
   std::printf("\n%s\n", verdict.text.c_str());
 }

@@ -163,11 +163,11 @@ int RunCheckAll(const CheckOptions& options) {
     std::printf("%s\n", JsonText(json, 2).c_str());
     return kOk;
   }
-  std::printf("%lld %splans for 2 to %d ranks, with 1 to %d slots: %lld checks accepted, by %lld executions\n",
-              static_cast<long long>(counts->plans), options.canonical ? "canonical " : "", options.ranks,
-              options.slots, static_cast<long long>(counts->checks), static_cast<long long>(counts->executions));
-  std::printf("%lld mutants: %lld rejected, %lld equivalent\n%.1f s\n", static_cast<long long>(mutants.mutants),
-              static_cast<long long>(mutants.rejected), static_cast<long long>(mutants.equivalent), seconds);
+  absl::PrintF("%d %splans for 2 to %d ranks, with 1 to %d slots: %d checks accepted, by %d executions\n",
+               counts->plans, options.canonical ? "canonical " : "", options.ranks, options.slots, counts->checks,
+               counts->executions);
+  absl::PrintF("%d mutants: %d rejected, %d equivalent\n%.1f s\n", mutants.mutants, mutants.rejected,
+               mutants.equivalent, seconds);
   return kOk;
 }
 
@@ -212,12 +212,12 @@ int RunCheck(const CheckOptions& options) {
     }
     std::printf("%s\n", JsonText(json, 2).c_str());
   } else if (accepted) {
-    std::printf("%s: accepted (%s%lld rounds, at most %lld elements sent by a rank)\n", set.spec.ToString().c_str(),
-                plan_text.empty() ? "" : absl::StrCat(plan_text, "; ").c_str(), static_cast<long long>(costs->rounds),
-                static_cast<long long>(costs->max_sent_elements));
+    absl::PrintF("%s: accepted (%s%d rounds, at most %d elements sent by a rank)\n", set.spec.ToString(),
+                 plan_text.empty() ? "" : absl::StrCat(plan_text, "; ").c_str(), costs->rounds,
+                 costs->max_sent_elements);
     if (options.mutations > 0) {
-      std::printf("%lld mutants: %lld rejected, %lld equivalent\n", static_cast<long long>(mutants->mutants),
-                  static_cast<long long>(mutants->rejected), static_cast<long long>(mutants->equivalent));
+      absl::PrintF("%d mutants: %d rejected, %d equivalent\n", mutants->mutants, mutants->rejected,
+                   mutants->equivalent);
     }
   } else {
     return Fail(absl::InternalError(error));

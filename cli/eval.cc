@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
 #include "base/json_text.h"
 #include "base/random.h"
 #include "cli/command.h"
@@ -188,7 +189,7 @@ int RunCorpus(const EvalOptions& options) {
     for (const auto& result : *report) {
       if (!result.passed) std::printf("FAILED %s: %s\n", result.name.c_str(), result.message.c_str());
     }
-    std::printf("%lld passed, %lld failed\n", static_cast<long long>(passed), static_cast<long long>(failed));
+    absl::PrintF("%d passed, %d failed\n", passed, failed);
   }
   return failed == 0 ? kOk : kFailed;
 }

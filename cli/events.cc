@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_format.h"
 #include "base/json_text.h"
 #include "cli/command.h"
 #include "client/coordinator_client.h"
@@ -16,8 +17,7 @@ int RunEvents(const Endpoint& endpoint, const std::string& job_id, const std::st
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   for (const JobLogResponse::Event& event : log->events()) {
     if (format != "json") {
-      std::printf("%6lld  %-14s %s\n", static_cast<long long>(event.sequence()), event.kind().c_str(),
-                  event.text().c_str());
+      absl::PrintF("%6d  %-14s %s\n", event.sequence(), event.kind(), event.text());
       continue;
     }
     nlohmann::ordered_json row = {{"sequence", event.sequence()}, {"unix_ns", event.unix_ns()}, {"kind", event.kind()},

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
 #include "base/counted.h"
@@ -129,8 +130,8 @@ void PrintProgress(const JobStatus& status, const History& history, const JobSpe
           ? absl::StrCat("  ", static_cast<int64_t>(1000.0 * static_cast<double>(spec.batch_size()) / ms),
                          " examples/s")
           : "";
-  std::fprintf(stderr, "\r\033[Kstep %lld/%lld  loss %.4f  %.2f ms/step%s", static_cast<long long>(status.step()),
-               static_cast<long long>(status.steps()), static_cast<double>(status.loss()), ms, rate.c_str());
+  absl::FPrintF(stderr, "\r\033[Kstep %d/%d  loss %.4f  %.2f ms/step%s", status.step(), status.steps(),
+                static_cast<double>(status.loss()), ms, rate);
   std::fflush(stderr);
 }
 
@@ -302,8 +303,7 @@ void CancelAtStop(client::CoordinatorClient& client, const std::string& job_id, 
                  std::string(status.status().message()).c_str());
     return;
   }
-  std::fprintf(stderr, "xlad: %s was canceled at step %lld of %lld\n", job_id.c_str(),
-               static_cast<long long>(status->step()), static_cast<long long>(spec.steps()));
+  absl::FPrintF(stderr, "xlad: %s was canceled at step %d of %d\n", job_id, status->step(), spec.steps());
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_format.h"
 #include "base/json_text.h"
 #include "cli/command.h"
 #include "cli/worker_json.h"
@@ -45,9 +46,8 @@ int RunNodes(const Endpoint& endpoint, const std::string& format) {
   std::printf("%-24s %-24s %8s %8s %-10s %-14s %s\n", "HOST", "WORKER", "PID", "DEVICES", "STATE", "JOB", "REASON");
   for (const auto& [host, workers] : hosts) {
     for (const Worker& worker : workers) {
-      std::printf("%-24s %-24s %8lld %8d %-10s %-14s %s\n", host.c_str(), worker.id().c_str(),
-                  static_cast<long long>(worker.pid()), worker.devices(), worker.state().c_str(),
-                  worker.job_id().c_str(), worker.reason().c_str());
+      absl::PrintF("%-24s %-24s %8d %8d %-10s %-14s %s\n", host, worker.id(), worker.pid(), worker.devices(),
+                   worker.state(), worker.job_id(), worker.reason());
     }
   }
   return kOk;

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "absl/strings/str_format.h"
 #include "cli/command.h"
 #include "hlo/analysis/constants.h"
 #include "hlo/read/read.h"
@@ -37,8 +38,8 @@ void WarnOfElidedConstants(const hlo::Module& module) {
     }
   }
   if (count > 0) {
-    std::fprintf(stderr, "xlad: warning: the program omits the values of %lld %s (\"{...}\"); they count as zeros\n",
-                 static_cast<long long>(count), count == 1 ? "constant" : "constants");
+    absl::FPrintF(stderr, "xlad: warning: the program omits the values of %d %s (\"{...}\"); they count as zeros\n",
+                  count, count == 1 ? "constant" : "constants");
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "absl/strings/str_format.h"
 #include "base/cache_folder.h"
 #include "base/counted.h"
 #include "base/log.h"
@@ -84,9 +85,8 @@ absl::Status ChooseDevices(DeviceRequests* devices, JobSpec* spec) {
   spec->set_device_name(enough == nullptr ? DeviceFlagText(*devices) : enough->Name());
   if (is_canonical) spec->set_devices(used);
   if (devices->size() > 1 && total > used) {
-    std::fprintf(stderr, "xlad: the job runs on %lld devices of the %lld in --device %s: %s\n",
-                 static_cast<long long>(used), static_cast<long long>(total), DeviceFlagText(*devices).c_str(),
-                 enough == nullptr ? "the first of them" : enough->Name().c_str());
+    absl::FPrintF(stderr, "xlad: the job runs on %d devices of the %d in --device %s: %s\n", used, total,
+                  DeviceFlagText(*devices), enough == nullptr ? "the first of them" : enough->Name().c_str());
   }
   return absl::OkStatus();
 }
@@ -118,8 +118,8 @@ void DrainAtSigterm(const RunOptions& options, const client::Job& job, LocalClus
     }
     const std::string from =
         has_folder ? status.checkpoint_uri() : absl::StrCat(status.id(), " --data ", options.data_folder);
-    std::fprintf(stderr, "xlad: the state of step %lld is saved; to continue, run the command again with --resume %s\n",
-                 static_cast<long long>(status.checkpoint_step()), from.c_str());
+    absl::FPrintF(stderr, "xlad: the state of step %d is saved; to continue, run the command again with --resume %s\n",
+                  status.checkpoint_step(), from);
   };
 }
 

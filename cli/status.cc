@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_format.h"
 #include "base/json_text.h"
 #include "cli/command.h"
 #include "cli/job_time.h"
@@ -38,23 +39,22 @@ Json ToJson(const CoordinatorStatus& status, const ListWorkersResponse& workers)
 }
 
 void PrintTable(const CoordinatorStatus& status, const ListWorkersResponse& workers) {
-  std::printf("coordinator %s, pid %lld on %s, term %lld: %s\n", status.version().c_str(),
-              static_cast<long long>(status.pid()), status.host().c_str(), static_cast<long long>(status.term()),
-              !status.serving()       ? absl::StrCat("not serving: ", status.reason()).c_str()
-              : status.accepts_jobs() ? "serving"
-                                      : "serving, but its disk is nearly full: it accepts no jobs");
+  absl::PrintF("coordinator %s, pid %d on %s, term %d: %s\n", status.version(), status.pid(), status.host(),
+               status.term(),
+               !status.serving()       ? absl::StrCat("not serving: ", status.reason()).c_str()
+               : status.accepts_jobs() ? "serving"
+                                       : "serving, but its disk is nearly full: it accepts no jobs");
   if (!status.builds_not_isolated().empty()) {
     std::printf("  builds are not isolated (%s): a malicious program could take over the coordinator\n",
                 status.builds_not_isolated().c_str());
   }
   for (const auto& [state, count] : status.jobs()) {
-    std::printf("  %lld %s\n", static_cast<long long>(count), state.c_str());
+    absl::PrintF("  %d %s\n", count, state);
   }
   std::printf("%-20s %-16s %8s %8s %-10s %-14s %s\n", "WORKER", "HOST", "PID", "DEVICES", "STATE", "JOB", "REASON");
   for (const ListWorkersResponse::Worker& worker : workers.workers()) {
-    std::printf("%-20s %-16s %8lld %8d %-10s %-14s %s\n", worker.id().c_str(), worker.host().c_str(),
-                static_cast<long long>(worker.pid()), worker.devices(), worker.state().c_str(), worker.job_id().c_str(),
-                worker.reason().c_str());
+    absl::PrintF("%-20s %-16s %8d %8d %-10s %-14s %s\n", worker.id(), worker.host(), worker.pid(), worker.devices(),
+                 worker.state(), worker.job_id(), worker.reason());
   }
 }
 

@@ -3,6 +3,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_format.h"
 #include "base/clock.h"
 #include "base/file_system.h"
 #include "base/json_text.h"
@@ -86,8 +87,8 @@ int RunToken(TokenOptions options) {
                                    ? WriteOutput("", text)
                                    : security::WritePrivateFile(options.output, text);
   if (!written.ok()) return Fail(written);
-  std::fprintf(stderr, "token %s: role %s, user %s, valid for %lld days\n", security::TokenId(join->token).c_str(),
-               options.role.c_str(), options.user.c_str(), static_cast<long long>(options.days));
+  absl::FPrintF(stderr, "token %s: role %s, user %s, valid for %d days\n", security::TokenId(join->token), options.role,
+                options.user, options.days);
   return kOk;
 }
 
