@@ -17,6 +17,7 @@ import time
 
 JOB, MESH, DEVICES = pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 os.environ["JAX_PLATFORMS"] = os.environ.get("XLAD_BENCH_PLATFORM", "cpu")
+os.environ["JAX_ENABLE_X64"] = "1"  # Otherwise JAX converts arrays of f64 to f32.
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={DEVICES}"
 
 import jax  # noqa: E402  (flags must be set first)

@@ -10,6 +10,9 @@ resnet18   on images of 32 x 32, batch 16, SGD with momentum
 lstm       width 256, 64 steps, batch 16, SGD
 attention  8 heads, 1024 tokens, width 64: causal softmax attention, forward and backward
 tiny_loop  10,000 iterations on 16 numbers
+ssm        a language model with 2 layers of selective scans, as in Mamba, 4 sequences of 128 tokens, Adam
+graph      a graph network with 3 layers: 1,000 nodes, 8,000 edges, sums over the edges of each node, Adam
+bodies     200 steps of 64 bodies that attract each other, in f64
 """
 
 import pathlib
@@ -215,7 +218,93 @@ def tiny_loop():
     return step, {"x": normal(16)}, None
 
 
-PROGRAMS = [matmul, mlp, gpt, gpt2, resnet18, lstm, attention, tiny_loop]
+def ssm():
+    layers, width, inner, states, length, tokens = 2, 128, 256, 16, 128, 256
+
+    def block():
+        return {"norm": np.ones(width, np.float32), "in": normal(width, 2 * inner, scale=0.08),
+                "conv": normal(4, 1, inner, scale=0.4), "x": normal(inner, 8 + 2 * states, scale=0.06),
+                "dt": normal(8, inner, scale=0.3), "a": np.log(np.tile(np.arange(1, states + 1, dtype=np.float32),
+                                                                      (inner, 1))),
+                "out": normal(inner, width, scale=0.06)}
+
+    def rms_norm(x, g):
+        return x * jax.lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + 1e-5) * g
+
+    def scan(u, dt, a, b, c):
+        decay, added = jnp.exp(dt[..., None] * a), (dt * u)[..., None] * b[:, :, None, :]
+
+        def update(h, row):
+            h = row[0] * h + row[1]
+            return h, jnp.einsum("ben,bn->be", h, row[2])
+
+        rows = tuple(t.swapaxes(0, 1) for t in (decay, added, c))
+        return jax.lax.scan(update, jnp.zeros_like(decay[:, 0]), rows)[1].swapaxes(0, 1)
+
+    def loss_of(params, batch):
+        x = params["tokens"][batch["x"]]
+        for p in params["blocks"]:
+            u, gate = jnp.split(rms_norm(x, p["norm"]) @ p["in"], 2, -1)
+            u = jax.nn.silu(jax.lax.conv_general_dilated(u, p["conv"], (1,), [(3, 0)], feature_group_count=inner,
+                                                         dimension_numbers=("NWC", "WIO", "NWC")))
+            d, b, c = jnp.split(u @ p["x"], [8, 8 + states], -1)
+            y = scan(u, jax.nn.softplus(d @ p["dt"]), -jnp.exp(p["a"]), b, c) + u
+            x = x + (y * jax.nn.silu(gate)) @ p["out"]
+        return cross_entropy(x @ params["tokens"].T, batch["y"])
+
+    params = {"tokens": normal(tokens, width, scale=0.02), "blocks": [block() for _ in range(layers)]}
+    rows = rng.integers(0, tokens, (16, length + 1)).astype(np.int32)
+    return adam(loss_of), with_moments(params), ({"x": rows[:, :-1].copy(), "y": rows[:, 1:].copy()}, 4)
+
+
+def graph():
+    nodes, edges, width = 1000, 8000, 64
+
+    def mlp(i, o):
+        return {"a": normal(i, width, scale=i ** -0.5), "b": normal(width, o, scale=width ** -0.5),
+                "norm": {"g": np.ones(o, np.float32), "b": np.zeros(o, np.float32)}}
+
+    def apply(x, p):
+        return layer_norm(jax.nn.relu(x @ p["a"]) @ p["b"], p["norm"])
+
+    def loss_of(params, batch):
+        to, source = batch["to"][0], batch["from"][0]
+        n, e = apply(batch["nodes"][0], params["nodes"]), apply(batch["edges"][0], params["edges"])
+        degree = jnp.maximum(jax.ops.segment_sum(jnp.ones(edges), to, nodes), 1)
+        for p in params["layers"]:
+            message = apply(jnp.concatenate([e, n[source], n[to]], -1), p["edges"])
+            received = jax.ops.segment_sum(message, to, nodes) / degree[:, None]
+            n, e = n + apply(jnp.concatenate([n, received], -1), p["nodes"]), e + message
+        return jnp.mean(jnp.square(jnp.mean(n, 0) @ params["out"] - batch["y"][0]))
+
+    params = {"nodes": mlp(16, width), "edges": mlp(4, width), "out": normal(width, 8, scale=0.1),
+              "layers": [{"edges": mlp(3 * width, width), "nodes": mlp(2 * width, width)} for _ in range(3)]}
+    data = {"nodes": normal(4, nodes, 16), "edges": normal(4, edges, 4), "y": normal(4, 8),
+            "to": rng.integers(0, nodes, (4, edges)).astype(np.int32),
+            "from": rng.integers(0, nodes, (4, edges)).astype(np.int32)}
+    return adam(loss_of), with_moments(params), (data, 1)
+
+
+def bodies():
+    count = 64
+
+    def acceleration(position):
+        d = position[None] - position[:, None]
+        return jnp.sum(d * (jnp.sum(d * d, -1, keepdims=True) + 1e-2) ** -1.5, 1) / count
+
+    def step(state):
+        def leapfrog(_, at):
+            v = at[1] + 5e-4 * acceleration(at[0])
+            x = at[0] + 1e-3 * v
+            return x, v + 5e-4 * acceleration(x)
+
+        x, v = jax.lax.fori_loop(0, 200, leapfrog, (state["x"], state["v"]))
+        return {"x": x, "v": v}, jnp.sum(v * v).astype(jnp.float32)
+
+    return step, {"x": rng.standard_normal((count, 3)), "v": 0.3 * rng.standard_normal((count, 3))}, None
+
+
+PROGRAMS = [matmul, mlp, gpt, gpt2, resnet18, lstm, attention, tiny_loop, ssm, graph, bodies]
 
 
 def main():
@@ -225,6 +314,7 @@ def main():
     for name in sys.argv[2:] or known:
         if name not in known:
             sys.exit(f"programs.py: found {name!r}, expected one of {', '.join(known)}")
+        jax.config.update("jax_enable_x64", name == "bodies")
         step, state, data = known[name]()
         arrays, batch = data if data else (None, None)
         print(export(step, state, arrays, batch=batch, steps=10, to=pathlib.Path(sys.argv[1]) / name, name=name))
