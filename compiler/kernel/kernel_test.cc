@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -11,8 +10,8 @@
 #include "absl/strings/str_split.h"
 #include "base/random.h"
 #include "compiler/kernel/build_kernel.h"
-#include "compiler/kernel/candidate_schedules.h"
 #include "compiler/kernel/interpret.h"
+#include "compiler/testing/candidates.h"
 #include "compiler/testing/random_inputs.h"
 #include "compiler/testing/random_rows.h"
 #include "compiler/testing/random_schedule.h"
@@ -185,19 +184,13 @@ TEST(Kernel, CandidatesAreDifferentAndDoNotChangeBits) {
     ASSERT_TRUE(usual.ok()) << usual.status();
     const auto expected = InterpretKernel(*usual, inputs);
     ASSERT_TRUE(expected.ok()) << expected.status();
-    std::set<std::string> texts;
-    for (const KernelSchedule& schedule : CandidateSchedules(*usual)) {
-      if (texts.empty()) EXPECT_EQ(schedule, usual->schedule) << "the first is the usual one";
-      EXPECT_TRUE(texts.insert(ScheduleText(schedule)).second) << ScheduleText(schedule);
-      const auto scheduled = ApplySchedule(kernel, schedule);
-      ASSERT_TRUE(scheduled.ok()) << scheduled.status();
-      const auto run = InterpretKernel(*scheduled, inputs);
+    candidates += CheckCandidates(kernel, [&](const ScheduledKernel& scheduled) {
+      const auto run = InterpretKernel(scheduled, inputs);
       ASSERT_TRUE(run.ok()) << run.status();
       for (size_t o = 0; o < expected->outputs.size(); ++o) {
-        EXPECT_TRUE(SameBytes(run->outputs[o], expected->outputs[o])) << ScheduleText(schedule);
+        EXPECT_TRUE(SameBytes(run->outputs[o], expected->outputs[o])) << ScheduleText(scheduled.schedule);
       }
-    }
-    candidates += std::ssize(texts);
+    });
   }
   EXPECT_GT(candidates, 40) << "the candidates must differ from the usual schedules";
 }

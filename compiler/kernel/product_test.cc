@@ -2,16 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
 #include "base/random.h"
 #include "compiler/kernel/build_kernel.h"
-#include "compiler/kernel/candidate_schedules.h"
 #include "compiler/kernel/gpu_target.h"
 #include "compiler/kernel/interpret.h"
 #include "compiler/kernel/product_schedule.h"
+#include "compiler/testing/candidates.h"
 #include "compiler/testing/random_inputs.h"
 #include "compiler/testing/random_schedule.h"
 #include "hlo/analysis/leaves.h"
@@ -117,17 +116,9 @@ TEST(ProductKernel, CandidatesAreDifferentAndDoNotChangeBits) {
     const Kernel kernel = ProductKernelOf(*module);
     const std::vector<Array> inputs = RandomInputs(*module, random.get());
     const Array expected = EvaluatedProduct(*module, inputs);
-    const auto usual = ApplySchedule(kernel, DefaultSchedule(kernel, 3));
-    ASSERT_TRUE(usual.ok()) << usual.status();
-    std::set<std::string> texts;
-    for (const KernelSchedule& schedule : CandidateSchedules(*usual)) {
-      if (texts.empty()) EXPECT_EQ(schedule, usual->schedule) << "the first is the usual one";
-      EXPECT_TRUE(texts.insert(ScheduleText(schedule)).second) << ScheduleText(schedule);
-      const auto scheduled = ApplySchedule(kernel, schedule);
-      ASSERT_TRUE(scheduled.ok()) << scheduled.status();
-      ExpectProduct(*scheduled, inputs, expected);
-    }
-    EXPECT_GT(texts.size(), 5u);
+    const int64_t candidates =
+        CheckCandidates(kernel, [&](const ScheduledKernel& scheduled) { ExpectProduct(scheduled, inputs, expected); });
+    EXPECT_GT(candidates, 5);
   }
 }
 
