@@ -43,7 +43,7 @@ int64_t RaiseFileLimit() {
     if (setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
   }
   constexpr rlim_t kMaxLimit = 1 << 20;
-  return static_cast<int64_t>(std::min(limit.rlim_cur, kMaxLimit));
+  return std::min(limit.rlim_cur, kMaxLimit);
 }
 
 class EpollGate final : public AcceptGate {

@@ -30,7 +30,7 @@ int64_t CopyLines(int from, int to) {
     const int64_t n = ReadAt(from, offset, absl::MakeSpan(buffer.data(), buffer.size()));
     if (n == 0) return lines;
     if (n < 0) return -1;
-    const absl::string_view text(reinterpret_cast<const char*>(buffer.data()), static_cast<size_t>(n));
+    const absl::string_view text(reinterpret_cast<const char*>(buffer.data()), n);
     if (!WriteAll(to, text)) return -1;
     const size_t end = text.rfind('\n');
     if (end != absl::string_view::npos) lines = offset + static_cast<int64_t>(end) + 1;
@@ -80,7 +80,7 @@ std::string AppendedStderr() {
   if (flags < 0 || (flags & O_APPEND) == 0 || fstat(STDERR_FILENO, &info) != 0 || !S_ISREG(info.st_mode)) return "";
   char path[PATH_MAX];
   const ssize_t size = readlink("/proc/self/fd/2", path, sizeof path);
-  return size <= 0 || size == static_cast<ssize_t>(sizeof path) ? "" : std::string(path, static_cast<size_t>(size));
+  return size <= 0 || size == static_cast<ssize_t>(sizeof path) ? "" : std::string(path, size);
 }
 
 }  // namespace xlad

@@ -17,7 +17,7 @@ int64_t UsableMemoryBytes() {
   ForEachCgroupFile("memory.max", [&](absl::string_view text) { usable = std::min(usable, MemoryLimitOf(text)); });
   rlimit data;
   if (getrlimit(RLIMIT_DATA, &data) == 0 && data.rlim_cur < static_cast<rlim_t>(usable)) {
-    usable = static_cast<int64_t>(data.rlim_cur);
+    usable = data.rlim_cur;
   }
   return usable;
 }

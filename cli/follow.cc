@@ -48,8 +48,8 @@ class History {
   }
 
   void Add(const StepMetrics& step) {
-    for (size_t c = 0; c < columns_.size(); ++c) {
-      columns_[c].push_back(static_cast<int>(c) < step.values_size() ? step.values(static_cast<int>(c)) : 0);
+    for (int c = 0; c < std::ssize(columns_); ++c) {
+      columns_[c].push_back(c < step.values_size() ? step.values(c) : 0);
     }
     step_ms_.push_back(step.step_ms());
     if (!step.quick_code()) optimized_step_ms_.push_back(step.step_ms());
@@ -70,8 +70,8 @@ class History {
     nlohmann::ordered_json json;
     json["loss"] = losses();
     json["metrics"] = nlohmann::ordered_json::object();
-    for (size_t c = 0; c < names_.size(); ++c) {
-      if (static_cast<int>(c) != loss_column_) json["metrics"][names_[c]] = columns_[c];
+    for (int c = 0; c < std::ssize(names_); ++c) {
+      if (c != loss_column_) json["metrics"][names_[c]] = columns_[c];
     }
     json["step_ms"] = step_ms_;
     json["quick_steps"] = quick_steps();

@@ -31,7 +31,7 @@ double CopyRate(const Clock& clock, int threads) {
     for (int t = 0; t < threads; ++t) {
       team.emplace_back([&, t] {
         const int64_t begin = kCopiedBytes * t / threads, end = kCopiedBytes * (t + 1) / threads;
-        std::memcpy(to.data() + begin, from.data() + begin, static_cast<size_t>(end - begin));
+        std::memcpy(to.data() + begin, from.data() + begin, end - begin);
       });
     }
     for (std::thread& thread : team) thread.join();

@@ -57,7 +57,7 @@ class KernelBuffers {
       made->overwritten_.push_back(pair->second);
       made->addresses_.push_back(made->addresses_[pair->second]);
     }
-    for (size_t i = 0; i < made->inputs_.size(); ++i) made->overwritten_.push_back(static_cast<int>(i));
+    for (int i = 0; i < std::ssize(made->inputs_); ++i) made->overwritten_.push_back(i);
     return made;
   }
 

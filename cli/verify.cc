@@ -83,7 +83,7 @@ const Array& ResultOf(const Literal& results, size_t r) {
 int64_t PrintDifferences(const JobSpec& spec, const Literal& expected, const Literal& nudged, const Literal& found,
                          double tolerance) {
   int64_t bad = 0;
-  for (size_t r = 0; r < (expected.is_tuple ? expected.tuple.size() : 1); ++r) {
+  for (int r = 0; r < (expected.is_tuple ? std::ssize(expected.tuple) : 1); ++r) {
     const Array& want = ResultOf(expected, r);
     const Array& got = ResultOf(found, r);
     const bool exact = !tensor::IsFloating(want.shape().type) && !tensor::IsComplex(want.shape().type);
@@ -91,10 +91,10 @@ int64_t PrintDifferences(const JobSpec& spec, const Literal& expected, const Lit
     const double allowed = sharding::AllowedDifference(want, ResultOf(nudged, r), tolerance);
     if (exact ? std::ranges::equal(want.bytes(), got.bytes()) : difference <= allowed) continue;
     ++bad;
-    std::printf("result %zu (%s) [%s] differs: %s\n", r, spec.results(static_cast<int>(r)).name().c_str(),
-                absl::StrJoin(want.shape().dims, ",").c_str(),
-                exact ? "expected the same bits"
-                      : absl::StrCat("by ", difference, ", expected at most ", allowed).c_str());
+    std::printf(
+        "result %d (%s) [%s] differs: %s\n", r, spec.results(r).name().c_str(),
+        absl::StrJoin(want.shape().dims, ",").c_str(),
+        exact ? "expected the same bits" : absl::StrCat("by ", difference, ", expected at most ", allowed).c_str());
   }
   return bad;
 }

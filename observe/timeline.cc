@@ -101,9 +101,9 @@ void AddJob(const std::string& job, const Events& events, int64_t end_ns, Writer
 void AddWorkers(const Traces& traces, Writer* writer) {
   std::vector<std::set<int>> devices(traces.workers.size());
   for (const AlignedStep& at : traces.steps) devices[at.worker].insert(at.step.device());
-  for (size_t w = 0; w < traces.workers.size(); ++w) {
+  for (int w = 0; w < std::ssize(traces.workers); ++w) {
     const TracedWorker& worker = traces.workers[w];
-    const int process = kJobProcess + 1 + static_cast<int>(w);
+    const int process = kJobProcess + 1 + w;
     writer->Name("process_name", process, 0,
                  absl::StrCat(worker.worker_id, " (", worker.host, ", pid ", worker.pid, "), attempt ",
                               worker.attempt));
@@ -156,11 +156,11 @@ std::set<std::pair<int64_t, uint64_t>> WholeMessages(const Traces& traces) {
 
 void AddSteps(const Traces& traces, Writer* writer) {
   std::vector<std::vector<std::string>> heads(traces.workers.size());
-  for (size_t w = 0; w < traces.workers.size(); ++w) {
+  for (int w = 0; w < std::ssize(traces.workers); ++w) {
     const TracedProgram& program = traces.workers[w].program;
     for (const TracedInstruction& instruction : program.instructions()) {
-      heads[w].push_back(Writer::Head(instruction.name(), instruction.kind(), kJobProcess + 1 + static_cast<int>(w),
-                                      ArgsOf(program, instruction)));
+      heads[w].push_back(
+          Writer::Head(instruction.name(), instruction.kind(), kJobProcess + 1 + w, ArgsOf(program, instruction)));
     }
   }
   const auto whole = WholeMessages(traces);

@@ -282,8 +282,8 @@ void ConnectedExecutable::MeasureSteps(const Clock* clock) {
 
 RunReport ConnectedExecutable::Report() const {
   RunReport report;
-  for (size_t index = 0; index < shards_.size(); ++index) {
-    const std::string kind = KindOfDevice(CodeOf(static_cast<int>(index)).device->Name());
+  for (int index = 0; index < std::ssize(shards_); ++index) {
+    const std::string kind = KindOfDevice(CodeOf(index).device->Name());
     (*report.mutable_launches())[kind] += shards_[index]->launches;
     if (shards_[index]->communicator != nullptr) shards_[index]->communicator->AddTo(report.mutable_collectives());
   }

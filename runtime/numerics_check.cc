@@ -14,7 +14,7 @@ absl::Status Found(absl::string_view value, int result, int64_t element, absl::s
 
 absl::StatusOr<tensor::NotFinite> NumericsCheck::Find(const CheckedSlice& array) {
   const std::byte* from = allocations_[array.slice.allocation] + array.slice.offset;
-  bytes_.resize(static_cast<size_t>(array.slice.bytes));
+  bytes_.resize(array.slice.bytes);
   XLAD_RETURN_IF_ERROR(stream_.CopyToHost(absl::MakeSpan(bytes_), from));
   XLAD_RETURN_IF_ERROR(stream_.Synchronize());
   return tensor::FindNotFinite(array.type, bytes_);

@@ -104,9 +104,9 @@ class Preparer {
   // Steps whose floats are checked are enqueued one by one.
   void FormGroups(const google::protobuf::RepeatedPtrField<Step>& steps, std::vector<Node>* nodes) {
     Node* first = nullptr;
-    for (size_t i = 0; i < nodes->size(); ++i) {
+    for (int i = 0; i < std::ssize(*nodes); ++i) {
       Node& node = (*nodes)[i];
-      if (!node.checked_results.empty() || !loaded_.CanGroup(steps[static_cast<int>(i)])) {
+      if (!node.checked_results.empty() || !loaded_.CanGroup(steps[i])) {
         first = nullptr;
         continue;
       }

@@ -57,8 +57,7 @@ void TaskExecutor::Main() {
   if (status.ok()) status = RunDevices();
   if (!status.ok()) abort_.Raise({status, ""});
   StopReplacing();
-  const bool finished =
-      finished_devices_ == static_cast<int>(devices_.size()) && !devices_.empty() && KeepLastState().ok();
+  const bool finished = finished_devices_ == std::ssize(devices_) && !devices_.empty() && KeepLastState().ok();
   if (fabric_ != nullptr && finished && !abort_.raised()) {
     // Peers may still be reading what this worker has sent, so Finish waits for them. If a peer is lost before it has
     // finished, the signal is raised.
@@ -154,7 +153,7 @@ absl::Status TaskExecutor::RunDevices() {
 
 absl::Status TaskExecutor::RunDevice(int index) {
   XLAD_RETURN_IF_ERROR(executable_->Connect(index));
-  if (++ready_devices_ == static_cast<int>(devices_.size())) environment_.listener->OnReady();
+  if (++ready_devices_ == std::ssize(devices_)) environment_.listener->OnReady();
   return RunSteps(index);
 }
 
@@ -265,7 +264,7 @@ void TaskExecutor::CheckpointIsCommitted(int64_t step) {
 void TaskExecutor::ReplaceCode(const std::string& executable_digest) {
   const std::lock_guard lock(replacing_mutex_);
   // A task without devices is never ready: it fails, and loads no executable.
-  const bool is_ready = !devices_.empty() && ready_devices_ == static_cast<int>(devices_.size());
+  const bool is_ready = !devices_.empty() && ready_devices_ == std::ssize(devices_);
   if (!may_replace_ || !is_ready || executable_digest == launch_.executable_digest()) return;
   may_replace_ = false;
   if (replacing_.joinable()) replacing_.join();  // An earlier attempt failed; its thread is ending.

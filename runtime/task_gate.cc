@@ -62,7 +62,7 @@ void TaskGate::FinishStep(int device, int64_t step) {
 
 bool TaskGate::ReachStop(int64_t step) {
   std::lock_guard<std::mutex> lock(mutex_);
-  return step == stop_at_ && ++stopped_ == static_cast<int>(finished_.size());
+  return step == stop_at_ && ++stopped_ == std::ssize(finished_);
 }
 
 void TaskGate::WaitWhileStopped(int64_t step) {
@@ -101,7 +101,7 @@ bool TaskGate::CheckpointAt(int64_t step) {
 
 bool TaskGate::IsStoppedAt(int64_t step) const {
   std::lock_guard<std::mutex> lock(mutex_);
-  return step == stop_at_ && stopped_ == static_cast<int>(finished_.size());
+  return step == stop_at_ && stopped_ == std::ssize(finished_);
 }
 
 bool TaskGate::IsFinalState(int64_t step) const {

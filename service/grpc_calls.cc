@@ -170,7 +170,7 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
     const absl::Status idle = WaitFor(&lock, [this] { return !writing_; });
     if (!status.ok() || !idle.ok() || !held_.has_value()) return Finish(ToGrpcStatus(status.ok() ? idle : status));
     outgoing_ = *std::move(held_);
-    last_bytes_ = static_cast<int64_t>(outgoing_.Length());
+    last_bytes_ = outgoing_.Length();
     room_ = message_limits_->Reserve(UserOf(access_.caller), MayWait(access_.caller.role), last_bytes_);
     if (room_ == MessageLimits::Room::kRefused) return Finish(ToGrpcStatus(TooManyUnread(access_.caller)));
     if (room_ == MessageLimits::Room::kReserved) {
@@ -309,7 +309,7 @@ grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message) {
 }
 
 absl::Status FromByteBuffer(const grpc::ByteBuffer& buffer, int64_t max_bytes, google::protobuf::MessageLite* message) {
-  const auto size = static_cast<int64_t>(buffer.Length());
+  const int64_t size = buffer.Length();
   if (size > max_bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("found a ", message->GetTypeName(), " of ", size, " bytes, expected at most ", max_bytes));

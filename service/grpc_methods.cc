@@ -287,8 +287,8 @@ absl::Status ListJobs(Engine* engine, CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> keys, engine->ClientKeys(ids));
   ListJobsResponse own;
   own.set_next(response.next());
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (CheckOwner(stream->access(), ids[i], keys[i]).ok()) *own.add_jobs() = response.jobs(static_cast<int>(i));
+  for (int i = 0; i < std::ssize(ids); ++i) {
+    if (CheckOwner(stream->access(), ids[i], keys[i]).ok()) *own.add_jobs() = response.jobs(i);
   }
   return stream->Write(own);
 }

@@ -57,7 +57,7 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
     if (closing_ || ending_) return;
     grpc::ByteBuffer bytes = ToByteBuffer(message);
     if (common != nullptr) bytes = Joined(std::move(common), bytes);
-    waiting_bytes_ += static_cast<int64_t>(bytes.Length());
+    waiting_bytes_ += bytes.Length();
     waiting_.push_back(std::move(bytes));
     if (waiting_bytes_ > kMaxQueuedBytes) context_->TryCancel();
     WriteNext();
@@ -159,7 +159,7 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
     }
     outgoing_ = std::move(waiting_.front());
     waiting_.pop_front();
-    waiting_bytes_ -= static_cast<int64_t>(outgoing_.Length());
+    waiting_bytes_ -= outgoing_.Length();
     writing_ = message_limits_->Begin(context_);
     StartWrite(&outgoing_);
   }

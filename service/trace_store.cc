@@ -58,8 +58,8 @@ TraceStore::Live& TraceStore::FindLive(const std::string& job_id, int64_t attemp
 void TraceStore::NoteShares(const std::string& job_id, const TraceRecord& record) {
   Live& live = FindLive(job_id, record.attempt());
   const auto count = [&](size_t bytes) {
-    live.bytes += static_cast<int64_t>(bytes);
-    live_bytes_ += static_cast<int64_t>(bytes);
+    live.bytes += bytes;
+    live_bytes_ += bytes;
   };
   if (record.trace().has_program()) {
     const auto [program, is_new] = live.programs.try_emplace(record.worker_id());
@@ -132,7 +132,7 @@ void TraceStore::Append(const std::string& job_id, const std::string& bytes) {
   if (size >= max_file_bytes_) return;
   std::ofstream file(path, std::ios::binary | std::ios::app);
   file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  if (size + static_cast<int64_t>(bytes.size()) >= max_file_bytes_) {
+  if (size + std::ssize(bytes) >= max_file_bytes_) {
     TraceRecord last;
     last.set_full(true);
     std::string end;

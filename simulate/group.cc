@@ -128,9 +128,9 @@ bool IsTranslated(const CollectivePlan& plan, CollectiveKind kind, const Network
 std::vector<double> LinkUs(const SimulatedRun& run, const Network& network, const GroupShape& shape,
                            bool only_rank_zero) {
   std::vector<double> sums(shape.size()), counts(shape.size());
-  for (size_t link = 0; link < network.links().size(); ++link) {
+  for (int link = 0; link < std::ssize(network.links()); ++link) {
     if (only_rank_zero && network.links()[link].from != 0) continue;
-    const int d = std::max(0, network.DimensionOf(static_cast<int>(link)));  // -1 for DCN.
+    const int d = std::max(0, network.DimensionOf(link));  // -1 for DCN.
     sums[d] += run.busy_us[link];
     counts[d] += 1;
   }

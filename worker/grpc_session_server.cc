@@ -208,7 +208,7 @@ class Service final : public SessionWorker::Service {
       XLAD_ASSIGN_OR_RETURN(const tensor::Shape shape, CheckedShape(request.shape()));
       const std::string key = request.request_key();
       XLAD_ASSIGN_OR_RETURN(auto upload, host_->BeginUpload(shape.bytes()));
-      XLAD_ASSIGN_OR_RETURN(auto bytes, ReadChunks(&request, reader, static_cast<size_t>(shape.bytes())));
+      XLAD_ASSIGN_OR_RETURN(auto bytes, ReadChunks(&request, reader, shape.bytes()));
       auto array = std::make_shared<Array>(shape, std::move(bytes));
       upload.reset();  // From here on, the bytes of the array are counted instead.
       XLAD_ASSIGN_OR_RETURN(const int64_t number, host_->PutArray(std::move(array), key));
@@ -270,7 +270,7 @@ class Service final : public SessionWorker::Service {
       // The request was a repeated one, so the array is no longer needed.
       if (absl::IsNotFound(bytes.status())) return absl::OkStatus();
       XLAD_RETURN_IF_ERROR(bytes.status());
-      XLAD_ASSIGN_OR_RETURN(const auto part, ReadChunks(&request, reader, static_cast<size_t>(*bytes)));
+      XLAD_ASSIGN_OR_RETURN(const auto part, ReadChunks(&request, reader, *bytes));
       host_->WriteBox(array, box, part);
       return absl::OkStatus();
     });

@@ -493,7 +493,7 @@ void WorkerCore::SendTraces(TaskRecord* record) {
     *trace = std::move(record->traces.front());
     record->traces.pop_front();
     SetKey(record->launch, trace);
-    const int64_t fresh = std::min(num_samples_ - record->sent_samples, static_cast<int64_t>(samples_.size()));
+    const int64_t fresh = std::min(num_samples_ - record->sent_samples, std::ssize(samples_));
     for (auto sample = samples_.end() - fresh; sample != samples_.end(); ++sample) *trace->add_clock() = *sample;
     record->sent_samples = num_samples_;
     SendMessage(std::move(message));

@@ -30,7 +30,7 @@ void Recorder::AddMessage(const MessageId& id) {
   // Only this thread writes records, so it may read them without the lock.
   const Place& place = records_[(count_ - 1) % kRecords].place;
   const auto [from, to] = id.sent ? std::make_pair(device_, id.peer) : std::make_pair(id.peer, device_);
-  uint64_t key = Mix(static_cast<uint64_t>(place.step), static_cast<uint64_t>(place.spec));
+  uint64_t key = Mix(place.step, place.spec);
   key = Mix(Mix(key, place.iteration), static_cast<uint64_t>(from) << 32 | static_cast<uint32_t>(to));
   messages_->Add({Mix(key, id.number), clock_->NowNs(), id.sent});
 }

@@ -21,9 +21,9 @@ ScheduleRun::ScheduleRun(ScheduleProgram* program, const CollectiveLaunch& launc
 absl::Status ScheduleRun::Execute(std::vector<std::byte>* scratch, std::vector<std::byte>* staging) {
   scratch_ = scratch->data();
   StageInputsIfNeeded(staging);
-  for (size_t i = 0; i < program_.ops.size(); ++i) {
-    recorder_->AtOp(static_cast<int>(i));
-    operation_ = static_cast<uint32_t>(i);
+  for (int i = 0; i < std::ssize(program_.ops); ++i) {
+    recorder_->AtOp(i);
+    operation_ = i;
     const absl::Status status = RunInstruction(program_.ops[i]);
     if (!status.ok()) {
       const ScheduleOp& op = program_.schedule.ops[i];
@@ -68,7 +68,7 @@ const std::byte* ScheduleRun::Address(ScheduleBuffer buffer, const Piece& piece)
 Pieces ScheduleRun::Resolve(const ScheduleOperand& operand) const {
   Pieces pieces;
   for (const Piece& piece : operand.pieces) {
-    pieces.push_back(ConstPiece(Address(operand.buffer, piece), static_cast<size_t>(piece.bytes)));
+    pieces.push_back(ConstPiece(Address(operand.buffer, piece), piece.bytes));
   }
   return pieces;
 }

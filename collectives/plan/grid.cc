@@ -27,7 +27,7 @@ std::string RefuseGrid(const CollectivePlan& plan, int ranks, int dimensions) {
   if (plan.grid.empty()) return "";
   int64_t product = 1;
   for (const int size : plan.grid) product = size > 0 ? std::min<int64_t>(product * size, int64_t{1} << 40) : 0;
-  if (static_cast<int>(plan.grid.size()) == dimensions && product == ranks) return "";
+  if (std::ssize(plan.grid) == dimensions && product == ranks) return "";
   return absl::StrCat("a grid of ", dimensions, " dimensions with ", ranks, " ranks");
 }
 

@@ -53,11 +53,11 @@ void MutatePeer(Random* random, int ranks, ScheduleOp* op) {
 
 void MutateOperands(Random* random, ScheduleOp* op) {
   if (!op->more_dsts.empty() && random->Below(2) == 0) {
-    op->more_dsts.erase(op->more_dsts.begin() + static_cast<int64_t>(random->Below(op->more_dsts.size())));
+    op->more_dsts.erase(op->more_dsts.begin() + random->Below(op->more_dsts.size()));
   } else if (op->sources.size() > 1) {
     const size_t i = random->Below(op->sources.size());
     if (random->Below(2) == 0) {
-      op->sources.erase(op->sources.begin() + static_cast<int64_t>(i));
+      op->sources.erase(op->sources.begin() + i);
     } else {
       std::swap(op->sources[i], op->sources[random->Below(op->sources.size())]);
     }

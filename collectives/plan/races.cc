@@ -54,7 +54,7 @@ RaceDetector::RaceDetector(std::vector<int> rank_of, const std::vector<std::vect
       clocks_(rank_of_.size(), Clock(rank_of_.size())),
       memories_(sizes.size()),
       remote_accesses_(sizes.size()) {
-  for (size_t t = 0; t < rank_of_.size(); ++t) threads_of_[rank_of_[t]].push_back(static_cast<int>(t));
+  for (int t = 0; t < std::ssize(rank_of_); ++t) threads_of_[rank_of_[t]].push_back(t);
   for (size_t rank = 0; rank < sizes.size(); ++rank) {
     for (const int64_t size : sizes[rank]) {
       Ranges& ranges = memories_[rank].emplace_back();
@@ -79,7 +79,7 @@ size_t RaceDetector::Split(Ranges* ranges, int64_t begin, int64_t end) {
     if (i == ranges->size() || (*ranges)[i].begin == position) return;
     Range second = (*ranges)[i];
     second.begin = (*ranges)[i].end = position;
-    ranges->insert(ranges->begin() + static_cast<int64_t>(i) + 1, std::move(second));
+    ranges->insert(ranges->begin() + i + 1, std::move(second));
   };
   split_at(begin);
   split_at(end);
@@ -151,11 +151,11 @@ bool RaceDetector::Knows(int thread, int rank) const {
 }
 
 int RaceDetector::AccessAfterEnd(int rank) const {
-  for (size_t t = 0; t < remote_accesses_[rank].size(); ++t) {
+  for (int t = 0; t < std::ssize(remote_accesses_[rank]); ++t) {
     const bool known = remote_accesses_[rank][t] == 0 ||
                        std::any_of(threads_of_[rank].begin(), threads_of_[rank].end(),
                                    [&](int own) { return clocks_[own][t] >= remote_accesses_[rank][t]; });
-    if (!known) return static_cast<int>(t);
+    if (!known) return t;
   }
   return -1;
 }

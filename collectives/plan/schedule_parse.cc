@@ -192,13 +192,13 @@ absl::StatusOr<ScheduleSet> ParseScheduleSet(absl::string_view text) {
   }
   ScheduleSet set;
   XLAD_ASSIGN_OR_RETURN(set.spec, ParseSpec(head));
-  const auto starts_schedule = [&](size_t i) { return absl::StartsWith(lines[i], "schedule "); };
-  for (size_t begin = 1; begin < lines.size();) {
-    size_t end = begin + 1;
-    while (end < lines.size() && !starts_schedule(end)) ++end;
+  const auto starts_schedule = [&](int i) { return absl::StartsWith(lines[i], "schedule "); };
+  for (int begin = 1; begin < std::ssize(lines);) {
+    int end = begin + 1;
+    while (end < std::ssize(lines) && !starts_schedule(end)) ++end;
     const absl::Span<const absl::string_view> span = absl::MakeSpan(lines).subspan(begin, end - begin);
-    if (end < lines.size() || starts_schedule(begin)) {
-      XLAD_ASSIGN_OR_RETURN(set.schedules.emplace_back(), ParseLines(span, static_cast<int>(begin) + 1));
+    if (end < std::ssize(lines) || starts_schedule(begin)) {
+      XLAD_ASSIGN_OR_RETURN(set.schedules.emplace_back(), ParseLines(span, begin + 1));
     }
     begin = end;
   }

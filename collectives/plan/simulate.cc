@@ -76,7 +76,7 @@ class Simulation {
   }
 
   absl::StatusOr<SimulatedRun> Run() {
-    for (size_t lane = 0; lane < lanes_.size(); ++lane) Push(network_.launch_us(), static_cast<int>(lane), 0, 0, 0);
+    for (int lane = 0; lane < std::ssize(lanes_); ++lane) Push(network_.launch_us(), lane, 0, 0, 0);
     run_.time_us = network_.launch_us();
     while (!events_.empty()) {
       const Event event = events_.top();

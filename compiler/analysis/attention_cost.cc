@@ -70,8 +70,9 @@ class FusedCounter {
   FusedCounter(const AttentionOp& op, CostTerms* terms) : op_(op), terms_(*terms) {
     for (const int64_t size : op_.batch()) batches_ *= static_cast<double>(size);
     for (const int64_t size : op_.rows()) rows_ *= size;
-    for (int64_t block = 0, left = rows_; block < op_.block_columns_size(); ++block, left -= op_.block_rows()) {
-      const int64_t columns = op_.block_columns(static_cast<int>(block));
+    int64_t left = rows_;
+    for (int block = 0; block < op_.block_columns_size(); ++block, left -= op_.block_rows()) {
+      const int64_t columns = op_.block_columns(block);
       computed_ += static_cast<double>(std::min(left, op_.block_rows()) * columns);
       block_columns_ += static_cast<double>(columns);
     }

@@ -124,7 +124,7 @@ const LoopIndices::Values& LoopIndices::ValuesOf(const Instruction* scalar, int 
 }
 
 LoopIndices::Values LoopIndices::Compute(const Instruction* scalar, int chain) {
-  Values values(static_cast<size_t>(trips_));
+  Values values(trips_);
   if (const std::optional<int64_t> constant = hlo::ConstantInteger(*scalar)) {
     std::fill(values.begin(), values.end(), *constant);
     return values;
@@ -160,7 +160,7 @@ LoopIndices::Values LoopIndices::Compute(const Instruction* scalar, int chain) {
 bool LoopIndices::VisitsAll(const Instruction* index, int64_t size) {
   const Values& values = ValuesOf(index);
   if (values.empty() || std::ssize(values) != size) return false;
-  std::vector<bool> visited(static_cast<size_t>(size), false);
+  std::vector<bool> visited(size, false);
   for (const int64_t value : values) {
     if (value < 0 || value >= size || visited[value]) return false;
     visited[value] = true;

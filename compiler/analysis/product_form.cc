@@ -89,7 +89,7 @@ int64_t ProductForm::InputOf(int64_t group, int64_t row, int64_t depth) const {
   const hlo::ConvolutionDimensions& n = *attributes.convolution;
   const Dims& sizes = product_.operand(0)->shape().dims();
   const Dims strides = tensor::Strides(sizes), in_depth = IndicesOf(depth, depth_sizes_);
-  Dims out(static_cast<size_t>(product_.shape().ndim()), 0);
+  Dims out(product_.shape().ndim(), 0);
   const Dims in_row = IndicesOf(row, row_sizes_);
   for (size_t d = 0; d < row_dims_.size(); ++d) out[row_dims_[d]] = in_row[d];
   int64_t batch = out[n.output_batch], feature = in_depth.back();

@@ -13,7 +13,7 @@ constexpr size_t kMaxSize = 1000;
 // Returns the dimensions of `to`, a reshape of `from`. Nullopt unless both shapes have the same dimensions of size
 // greater than 1, in the same order.
 std::optional<ScoreDims> ThroughReshape(const Shape& from, const Shape& to, const ScoreDims& dims) {
-  ScoreDims result(static_cast<size_t>(to.ndim()), -1);
+  ScoreDims result(to.ndim(), -1);
   int64_t d = 0;
   for (int64_t t = 0; t < to.ndim(); ++t) {
     if (to.dim(t) == 1) continue;
@@ -24,9 +24,7 @@ std::optional<ScoreDims> ThroughReshape(const Shape& from, const Shape& to, cons
   return result;
 }
 
-size_t CountDims(const ScoreDims& dims) {
-  return dims.size() - static_cast<size_t>(std::count(dims.begin(), dims.end(), -1));
-}
+size_t CountDims(const ScoreDims& dims) { return dims.size() - std::count(dims.begin(), dims.end(), -1); }
 
 std::vector<int> Named(const ScoreDims& dims) {
   std::vector<int> named;
@@ -100,8 +98,8 @@ std::optional<ScoreDims> UserScoreDims(const Instruction& user, int64_t k, const
     case Opcode::kReduce: {
       if (k != 0 || user.operand_count() != 2) return std::nullopt;
       ScoreDims result;
-      for (size_t d = 0; d < dims.size(); ++d) {
-        if (!Contains(user.dimensions(), static_cast<int64_t>(d))) result.push_back(dims[d]);
+      for (int64_t d = 0; d < std::ssize(dims); ++d) {
+        if (!Contains(user.dimensions(), d)) result.push_back(dims[d]);
       }
       return result;
     }
@@ -175,7 +173,7 @@ void ScoreSpace::AddScore(const Instruction& instruction) {
 // Adds users of values that are computed from scores, and operands of all values, until nothing changes.
 bool ScoreSpace::Grow(const Instruction& seed) {
   ScoreDims all;
-  for (size_t d = 0; d < sizes_.size(); ++d) all.push_back(sizes_[d] == 1 ? -1 : static_cast<int>(d));
+  for (int d = 0; d < std::ssize(sizes_); ++d) all.push_back(sizes_[d] == 1 ? -1 : d);
   if (!Enter(seed, all) || !IsFromScores(seed)) return false;
   while (!pending_.empty()) {
     const Instruction* at = pending_.back();

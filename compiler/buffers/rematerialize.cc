@@ -188,9 +188,9 @@ class Round {
   static std::vector<SavePlanner::Dropped> InOrderOfSaving(std::vector<SavePlanner::Dropped> dropped) {
     using Key = std::tuple<double, uint32_t, size_t>;
     std::vector<Key> keys;
-    for (size_t k = 0; k < dropped.size(); ++k) {
+    for (int k = 0; k < std::ssize(dropped); ++k) {
       const double size_of_cost = std::floor(4 * std::log2(dropped[k].ns_per_byte + 1e-9));
-      keys.emplace_back(-size_of_cost, ReverseBits(static_cast<uint32_t>(k)), k);
+      keys.emplace_back(-size_of_cost, ReverseBits(k), k);
     }
     std::sort(keys.begin(), keys.end());
     std::vector<SavePlanner::Dropped> sorted;

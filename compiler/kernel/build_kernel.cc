@@ -51,13 +51,13 @@ class KernelBuilder {
 
   Kernel Run() {
     kernel_.name = fusion_.name();
-    for (size_t l = 0; l < form_.loops.size(); ++l) {
+    for (int l = 0; l < std::ssize(form_.loops); ++l) {
       const bool is_row = l < form_.row_loops;
       const size_t count = is_row ? form_.row_loops : form_.loops.size() - form_.row_loops;
       const size_t number = is_row ? l : l - form_.row_loops;
       kernel_.dims.push_back(
           {absl::StrCat(is_row ? "r" : "c", count == 1 ? "" : absl::StrCat(number)), form_.loops[l]});
-      (is_row ? rows_ : columns_).push_back(static_cast<int>(l));
+      (is_row ? rows_ : columns_).push_back(l);
     }
     AddInputsAndOutputs();
     ChooseStatements();

@@ -141,7 +141,7 @@ class Interpreter {
     const int64_t place = PlaceOf(read.array, read.at), width = BytesOf(kernel_.arrays[read.array].type);
     if (Touch(read.array, place)) run_.bytes_read += width;
     Array scalar(tensor::Shape{kernel_.arrays[read.array].type, {}});
-    std::memcpy(scalar.bytes().data(), memory_[read.array].bytes().data() + place * width, static_cast<size_t>(width));
+    std::memcpy(scalar.bytes().data(), memory_[read.array].bytes().data() + place * width, width);
     return scalar;
   }
 
@@ -150,7 +150,7 @@ class Interpreter {
       const int array = statement.results[i];
       const int64_t place = PlaceOf(array, statement.at), width = BytesOf(kernel_.arrays[array].type);
       if (Touch(array, place)) run_.bytes_written += width;
-      std::memcpy(memory_[array].bytes().data() + place * width, values[i].bytes().data(), static_cast<size_t>(width));
+      std::memcpy(memory_[array].bytes().data() + place * width, values[i].bytes().data(), width);
     }
   }
 
@@ -180,7 +180,7 @@ class Interpreter {
       XLAD_ASSIGN_OR_RETURN(Scalars initial, Apply(statement.initial));
       accumulators_[s] = {std::move(initial)};
     } else {
-      accumulators_[s].assign(static_cast<size_t>(statement.lanes), {Neutral(*statement.combine->entry())});
+      accumulators_[s].assign(statement.lanes, {Neutral(*statement.combine->entry())});
     }
     return absl::OkStatus();
   }

@@ -104,7 +104,7 @@ class Verifier {
       return Wrong(statement, absl::StrCat("its code has ", computation.parameters().size(), " parameters, expected ",
                                            code.reads.size(), ", one for each element that is read"));
     }
-    for (size_t i = 0; i < code.reads.size(); ++i) {
+    for (int64_t i = 0; i < std::ssize(code.reads); ++i) {
       const KernelRead& read = code.reads[i];
       const bool is_position = read.array == KernelRead::kPosition;
       if (!is_position && (read.array < 0 || read.array >= std::ssize(kernel_.arrays))) {
@@ -114,7 +114,7 @@ class Verifier {
         return Wrong(statement, "it reads at a position that depends on a dimension that it does not have");
       }
       if (!IsBounded(read.at, sizes_)) return Wrong(statement, "it reads at positions beyond 2^62");
-      const Shape& shape = computation.parameter(static_cast<int64_t>(i))->shape();
+      const Shape& shape = computation.parameter(i)->shape();
       const ElementType type = is_position ? ElementType::kS64 : kernel_.arrays[read.array].type;
       if (!shape.is_scalar() || shape.type() != type) {
         return Wrong(statement, absl::StrCat("parameter ", i, " of its code is ", shape.ToString(false),

@@ -129,7 +129,7 @@ class Scheduler {
     for (const int l : loops) {
       const auto found = std::find(statement.along.begin(), statement.along.end(), result_.loops[l].dim);
       const bool reduced = found != statement.along.end();
-      const size_t position = static_cast<size_t>(found - statement.along.begin());
+      const size_t position = found - statement.along.begin();
       if ((!reduced && next > 0) || (reduced && position + 1 < next)) {
         return Wrong(absl::StrCat("order ", absl::StrJoin(schedule().order, " ")),
                      absl::StrCat("reduction ", statement.name, " needs its reduced loops innermost, in their order"));
@@ -151,7 +151,7 @@ class Scheduler {
       if (s + 1 >= std::ssize(kernel().statements)) return Wrong(text, "expected a statement before the last");
       const std::vector<int>&own = loops_of_[s], &next = loops_of_[s + 1];
       const auto found = std::find(own.begin(), own.end(), loop);
-      const size_t depth = static_cast<size_t>(found - own.begin()) + 1;
+      const size_t depth = found - own.begin() + 1;
       if (found == own.end() || next.size() < depth || !std::equal(own.begin(), own.begin() + depth, next.begin())) {
         return Wrong(text, "expected a loop of both statements, with the same loops around it");
       }
@@ -198,9 +198,9 @@ class Scheduler {
     const std::string text = absl::StrCat("bind ", absl::StrJoin(schedule().bind, " "), " ", schedule().tile);
     if (schedule().tile < 1) return Wrong(text, "expected a positive number of iterations");
     int64_t iterations = 1;
-    for (size_t i = 0; i < schedule().bind.size(); ++i) {
+    for (int i = 0; i < std::ssize(schedule().bind); ++i) {
       const int loop = FindLoop(schedule().bind[i]);
-      if (loop != static_cast<int>(i)) return Wrong(text, "expected the outermost loops, in their order");
+      if (loop != i) return Wrong(text, "expected the outermost loops, in their order");
       const auto same = [&](const KernelLoop& other) { return other.dim == result_.loops[loop].dim; };
       if (std::count_if(result_.loops.begin(), result_.loops.end(), same) > 1) {
         return Wrong(text, "expected loops that are not split");

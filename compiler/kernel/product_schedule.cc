@@ -301,10 +301,10 @@ std::optional<Kernel> BuildProductKernel(const Instruction& product) {
   statement.results = {kResult};
   statement.at.factors.assign(4, 0);
   std::vector<Instruction*> operands;
-  for (int64_t k = 0; k < 2; ++k) {
+  for (int k = 0; k < 2; ++k) {
     const tensor::Shape& shape = product.operand(k)->shape().array();
     kernel.arrays.push_back({absl::StrCat("x", k), KernelArray::Role::kInput, shape.type, shape.elements()});
-    statement.value.reads.push_back({static_cast<int>(k), statement.at});
+    statement.value.reads.push_back({k, statement.at});
     auto parameter = std::make_unique<Instruction>(Opcode::kParameter, product.operand(k)->shape());
     parameter->set_number(k);
     parameter->set_name(absl::StrCat("x", k));

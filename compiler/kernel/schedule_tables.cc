@@ -83,7 +83,7 @@ std::string ScheduleEntryText(const Kernel& kernel, const KernelSchedule& schedu
 absl::StatusOr<ScheduleTable> ScheduleTable::Parse(absl::string_view text) {
   ScheduleTable table;
   const std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
-  for (size_t at = 0; at < lines.size();) {
+  for (int64_t at = 0; at < std::ssize(lines);) {
     const std::vector<absl::string_view> words = absl::StrSplit(lines[at], ' ', absl::SkipEmpty());
     if (words.empty() || words[0][0] == '#') {
       ++at;
@@ -95,9 +95,9 @@ absl::StatusOr<ScheduleTable> ScheduleTable::Parse(absl::string_view text) {
       return absl::InvalidArgumentError(absl::StrCat("schedules: line ", at + 1, ": found ", Quoted(lines[at]),
                                                      ", expected kernel HASH NAME with a hash of 16 digits"));
     }
-    const auto line = static_cast<int64_t>(at) + 1;
+    const int64_t line = at + 1;
     std::string primitives(++at, '\n');  // Adds empty lines, so that the line in an error is that of the complete text.
-    for (; at < lines.size() && !absl::StartsWith(lines[at], "kernel "); ++at) {
+    for (; at < std::ssize(lines) && !absl::StartsWith(lines[at], "kernel "); ++at) {
       absl::StrAppend(&primitives, absl::StartsWith(lines[at], "#") ? "" : lines[at], "\n");
     }
     auto schedule = ParseSchedule(primitives);

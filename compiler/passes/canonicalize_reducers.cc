@@ -50,8 +50,8 @@ Computation* WithResultTypes(const Computation& reducer, const std::vector<Eleme
     return made;
   }
   std::vector<Instruction*> parts;
-  for (size_t i = 0; i < results.size(); ++i) {
-    parts.push_back(builder.ConvertTo(results[i], builder.GetTupleElement(root, static_cast<int64_t>(i))));
+  for (int64_t i = 0; i < std::ssize(results); ++i) {
+    parts.push_back(builder.ConvertTo(results[i], builder.GetTupleElement(root, i)));
   }
   made->set_root(builder.Tuple(parts));
   return made;

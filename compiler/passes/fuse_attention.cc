@@ -300,9 +300,9 @@ void FuseAround(const Instruction& seed, Computation* computation, PassContext* 
   }
   for (size_t r = 0; r < regions.size(); ++r) {
     hlo::Builder builder(computation);
-    for (size_t i = 0; i < regions[r].results.size(); ++i) {
+    for (int64_t i = 0; i < std::ssize(regions[r].results); ++i) {
       const bool single = regions[r].results.size() == 1;
-      Instruction* value = single ? fusions[r] : builder.GetTupleElement(fusions[r], static_cast<int64_t>(i));
+      Instruction* value = single ? fusions[r] : builder.GetTupleElement(fusions[r], i);
       regions[r].results[i]->ReplaceAllUsesWith(value);
     }
   }

@@ -142,11 +142,11 @@ class BodyMerger {
 
  private:
   // The instructions that have result `i` of a fusion as their value: the fusion itself, or its get-tuple-elements.
-  static std::vector<Instruction*> UsesOf(Instruction* fusion, size_t i) {
+  static std::vector<Instruction*> UsesOf(Instruction* fusion, int64_t i) {
     if (!fusion->shape().is_tuple()) return {fusion};
     std::vector<Instruction*> uses;
     for (Instruction* user : fusion->users()) {
-      if (user->opcode() == Opcode::kGetTupleElement && user->number() == static_cast<int64_t>(i)) uses.push_back(user);
+      if (user->opcode() == Opcode::kGetTupleElement && user->number() == i) uses.push_back(user);
     }
     return uses;
   }
@@ -181,8 +181,8 @@ class BodyMerger {
 
   void Replace(Instruction* merged) {
     hlo::Builder builder(computation_);
-    for (size_t i = 0; i < uses_.size(); ++i) {
-      Instruction* with = results_.size() == 1 ? merged : builder.GetTupleElement(merged, static_cast<int64_t>(i));
+    for (int64_t i = 0; i < std::ssize(uses_); ++i) {
+      Instruction* with = results_.size() == 1 ? merged : builder.GetTupleElement(merged, i);
       for (Instruction* use : uses_[i]) use->ReplaceAllUsesWith(with);
     }
     for (Instruction* old : {consumer_, producer_}) {

@@ -110,7 +110,7 @@ class SiblingFuser {
 
   void Run() {
     const std::vector<Instruction*> all = Snapshot(*computation_);
-    for (size_t i = 0; i < all.size(); ++i) places_[all[i]] = static_cast<int64_t>(i);
+    for (int64_t i = 0; i < std::ssize(all); ++i) places_[all[i]] = i;
     for (Instruction* instruction : all) {
       std::optional<ReductionKernel> kernel = ReductionKernelOf(instruction);
       if (!kernel.has_value()) continue;

@@ -103,8 +103,8 @@ Instruction* Pack(Instruction* operand, const Dims& contracting, const Dims& fre
   order.push_back(last + 1);
   Instruction* transposed = builder->Transpose(split, order);
   Dims sizes = {1};
-  for (size_t d = 0; d < order.size(); ++d) {
-    const int64_t size = transposed->shape().dim(static_cast<int64_t>(d));
+  for (int64_t d = 0; d < std::ssize(order); ++d) {
+    const int64_t size = transposed->shape().dim(d);
     if (d < free.size()) sizes[0] *= size;
     if (d >= free.size()) sizes.push_back(size);
   }
@@ -115,7 +115,7 @@ Instruction* Pack(Instruction* operand, const Dims& contracting, const Dims& fre
 Instruction* MultiplyPacked(const Instruction& dot, Instruction* packed, hlo::Builder* builder) {
   Instruction* product = CloneWithOperands(dot, {dot.operand(0), packed}, builder->computation());
   hlo::DotDimensions dims = *dot.attributes().dot;
-  for (size_t d = 0; d < dims.rhs_contracting.size(); ++d) dims.rhs_contracting[d] = static_cast<int64_t>(d) + 1;
+  for (int64_t d = 0; d < std::ssize(dims.rhs_contracting); ++d) dims.rhs_contracting[d] = d + 1;
   product->mutable_attributes().dot = dims;
   Dims sizes = tensor::Select(dot.operand(0)->shape().dims(), FreeDimensionsOf(dot).lhs);
   sizes.push_back(packed->shape().dim(0));

@@ -15,8 +15,8 @@ constexpr int64_t kMinScores = 1 << 14;
 Dims SplitOf(const Dims& merged, const Dims& split) {
   if (split.size() <= merged.size() || merged.empty()) return {};
   const size_t extra = split.size() - merged.size();
-  if (!std::equal(merged.begin() + 1, merged.end(), split.begin() + static_cast<int64_t>(extra) + 1)) return {};
-  return Dims(split.begin(), split.begin() + static_cast<int64_t>(extra) + 1);
+  if (!std::equal(merged.begin() + 1, merged.end(), split.begin() + extra + 1)) return {};
+  return Dims(split.begin(), split.begin() + extra + 1);
 }
 
 bool HasOneBatchDimension(const Instruction& dot) {

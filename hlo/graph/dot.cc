@@ -30,7 +30,7 @@ class DotPrinter {
     int anchor = -1;  // The number of a node in the cluster.
   };
 
-  std::string Indent(int depth) const { return std::string(static_cast<size_t>(2 * depth), ' '); }
+  std::string Indent(int depth) const { return std::string(2 * depth, ' '); }
 
   void AddCluster(const Computation& computation, int depth) {
     const int number = std::ssize(clusters_);

@@ -31,7 +31,7 @@ std::string Excerpt(const char* at, const char* end) {
   constexpr size_t kMost = 40;
   while (stop < end && IsWordLetter(*stop) && stop < at + kMost) ++stop;
   if (stop == at) ++stop;
-  const absl::string_view text(at, static_cast<size_t>(stop - at));
+  const absl::string_view text(at, stop - at);
   const bool plain = *at >= ' ' && *at <= '~';
   return absl::StrCat("\"", plain ? std::string(text) : absl::CHexEscape(text), "\"");
 }
@@ -46,7 +46,7 @@ void Lexer::SkipSpaceSlow() {
     }
     if (*at_ != '/' || end_ - at_ < 2) return;
     if (at_[1] == '/') {
-      const void* const newline = std::memchr(at_, '\n', static_cast<size_t>(end_ - at_));
+      const void* const newline = std::memchr(at_, '\n', end_ - at_);
       at_ = newline == nullptr ? end_ : static_cast<const char*>(newline);
     } else if (at_[1] == '*') {
       const size_t close = rest().find("*/", 2);
@@ -141,7 +141,7 @@ bool Lexer::String(std::string* value) {
   const char quote = *at_++;
   const char* const start = at_;
   if (!SkipString(quote)) return false;
-  const absl::string_view inside(start, static_cast<size_t>(at_ - 1 - start));
+  const absl::string_view inside(start, at_ - 1 - start);
   if (inside.find('\\') == absl::string_view::npos) {
     value->assign(inside.data(), inside.size());
     return true;
@@ -172,7 +172,7 @@ bool Lexer::Raw(absl::string_view* value, bool spaces) {
   if (!open.empty()) return FailExpected(absl::string_view(&open.back(), 1));
   const char* stop = at_;
   while (stop > start && IsSpace(stop[-1])) --stop;
-  *value = absl::string_view(start, static_cast<size_t>(stop - start));
+  *value = absl::string_view(start, stop - start);
   return !value->empty() || FailExpected("a value");
 }
 
@@ -197,7 +197,7 @@ void Lexer::Place(const char* at, int* line, int* column) {
   }
   // Newlines before `placed_` are already counted, so that a long line is scanned only once.
   while (placed_ < at) {
-    const void* const newline = std::memchr(placed_, '\n', static_cast<size_t>(at - placed_));
+    const void* const newline = std::memchr(placed_, '\n', at - placed_);
     if (newline == nullptr) {
       placed_ = at;
     } else {

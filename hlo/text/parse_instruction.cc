@@ -174,7 +174,7 @@ bool Parser::ParseOperandPart(Scope* scope, absl::string_view name, Instruction*
     Draft part = NewDraft(at);
     int64_t index = 0;
     if (!lexer_.Integer(&index)) return false;
-    const absl::string_view text(name.data(), static_cast<size_t>(lexer_.Here() - name.data()));
+    const absl::string_view text(name.data(), lexer_.Here() - name.data());
     const auto known = scope->names.find(text);
     if (known != scope->names.end()) {
       *operand = known->second;

@@ -154,7 +154,7 @@ bool ParseSmallFloat(Lexer& lexer, ElementType type, std::byte* out) {
     const float back = tensor::DecodeSmallFloat(type, bits);
     if (std::isinf(value) ? back != static_cast<float>(value) : !std::isfinite(back)) return fail();
   }
-  std::memcpy(out, &bits, static_cast<size_t>(bytes));
+  std::memcpy(out, &bits, bytes);
   return true;
 }
 

@@ -78,7 +78,7 @@ void ToRowMajor(const Dims& minor_to_major, tensor::Array* array) {
   std::byte* out = result.bytes().data();
   do {
     size_t from = 0;
-    for (size_t d = 0; d < dims.size(); ++d) from += static_cast<size_t>(index[d] * strides[d]);
+    for (size_t d = 0; d < dims.size(); ++d) from += index[d] * strides[d];
     std::memcpy(out, array->bytes().data() + from * width, width);
     out += width;
   } while (tensor::NextIndex(dims, absl::MakeSpan(index)));

@@ -76,7 +76,7 @@ bool WireReader::Next(Field* field) {
     default:
       return ok_ = false;
   }
-  field->whole = absl::string_view(start, static_cast<size_t>(at_ - start));
+  field->whole = absl::string_view(start, at_ - start);
   return true;
 }
 

@@ -73,7 +73,7 @@ tensor::Array InMemoryOrder(const tensor::Array& array, const Dims& minor_to_maj
   Dims index(n, 0);
   do {
     size_t at = 0;
-    for (size_t d = 0; d < n; ++d) at += static_cast<size_t>(index[d] * steps[d]);
+    for (size_t d = 0; d < n; ++d) at += index[d] * steps[d];
     std::memcpy(to, array.bytes().data() + at * width, width);
     to += width;
   } while (tensor::NextIndex(sizes, absl::MakeSpan(index)));

@@ -11,7 +11,7 @@ namespace {
 bool TakeInt(absl::string_view* text, int64_t* value) {
   const auto [stop, error] = std::from_chars(text->data(), text->data() + text->size(), *value);
   if (error != std::errc()) return false;
-  text->remove_prefix(static_cast<size_t>(stop - text->data()));
+  text->remove_prefix(stop - text->data());
   return true;
 }
 

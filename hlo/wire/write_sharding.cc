@@ -17,8 +17,8 @@ void WriteMesh(const Mesh& mesh, pb::MeshProto* out) {
 }
 
 void WriteAxis(const Mesh& mesh, const Axis& axis, pb::AxisRef* out) {
-  for (size_t i = 0; i < mesh.size(); ++i) {
-    if (mesh[i].first == axis.name) out->set_mesh_axis_index(static_cast<int64_t>(i));
+  for (int64_t i = 0; i < std::ssize(mesh); ++i) {
+    if (mesh[i].first == axis.name) out->set_mesh_axis_index(i);
   }
   if (axis.size == 0) return;
   out->mutable_sub_axis_info()->set_pre_size(axis.pre_size);
@@ -69,7 +69,7 @@ void WriteSharding(const OpSharding& sharding, pb::OpSharding* out) {
   CopyInts(sharding.iota_reshape_dims, out->mutable_iota_reshape_dims());
   CopyInts(sharding.iota_transpose, out->mutable_iota_transpose_perm());
   if (sharding.iota_transpose.empty()) {
-    for (size_t i = 0; i < sharding.iota_reshape_dims.size(); ++i) out->add_iota_transpose_perm(static_cast<int>(i));
+    for (int i = 0; i < std::ssize(sharding.iota_reshape_dims); ++i) out->add_iota_transpose_perm(i);
   }
   out->set_replicate_on_last_tile_dim(sharding.replicate_on_last_tile_dim);
   for (const OpSharding::Kind kind : sharding.last_tile_dims) out->add_last_tile_dims(TypeNumber(kind));
@@ -88,7 +88,7 @@ void WriteReplicaGroups(const ReplicaGroups& groups, pb::Instruction* out) {
     CopyInts(iota.reshape_dims, list->mutable_iota_reshape_dims());
     CopyInts(iota.transpose, list->mutable_iota_transpose_perm());
     if (iota.transpose.empty()) {
-      for (size_t i = 0; i < iota.reshape_dims.size(); ++i) list->add_iota_transpose_perm(static_cast<int>(i));
+      for (int i = 0; i < std::ssize(iota.reshape_dims); ++i) list->add_iota_transpose_perm(i);
     }
   } else if (groups.mesh_axes.has_value()) {
     pb::MeshAxesReplicaGroups* const list = out->mutable_mesh_axes_replica_group_list();

@@ -355,14 +355,14 @@ class Core {
   uint32_t Read(int buffer, int64_t element) const {
     const LloType type = program_.buffers[buffer].type;
     uint32_t word = 0;
-    std::memcpy(&word, memory_[buffer].data() + element * BytesOf(type), static_cast<size_t>(BytesOf(type)));
+    std::memcpy(&word, memory_[buffer].data() + element * BytesOf(type), BytesOf(type));
     return type == LloType::kPred ? (word != 0 ? 1 : 0) : word;
   }
 
   // Writes the lowest bits of the word.
   void Write(int buffer, int64_t element, uint32_t word) {
     const LloType type = program_.buffers[buffer].type;
-    std::memcpy(memory_[buffer].data() + element * BytesOf(type), &word, static_cast<size_t>(BytesOf(type)));
+    std::memcpy(memory_[buffer].data() + element * BytesOf(type), &word, BytesOf(type));
   }
 
   const LloProgram& program_;

@@ -151,8 +151,7 @@ DealQuality QualityOf(const std::vector<WorkerRoom>& workers, const std::vector<
     });
     return found == blocks.end() ? int64_t{1} : *found;
   };
-  return {largest_uncut(host_ends), largest_uncut(worker_ends), -static_cast<int64_t>(hosts.size()),
-          -static_cast<int64_t>(shares.size())};
+  return {largest_uncut(host_ends), largest_uncut(worker_ends), -std::ssize(hosts), -std::ssize(shares)};
 }
 
 }  // namespace xlad::service

@@ -70,7 +70,7 @@ std::vector<Pool> PoolsOf(const std::vector<WorkerDevices>& workers, const std::
     if (LacksOps(target, pool->target)) pool->target.set_has_dots_of_f64_and_s8(false);
     pool->devices += worker.devices;
     pool->workers.push_back(&worker);
-    pool->order = static_cast<size_t>(named - allowed.begin());
+    pool->order = named - allowed.begin();
   }
   std::stable_sort(pools.begin(), pools.end(), [](const Pool& a, const Pool& b) {
     return a.order != b.order ? a.order < b.order : DeviceName(a.target) < DeviceName(b.target);
@@ -255,9 +255,9 @@ absl::StatusOr<std::vector<CollectivePlanProto>> PlanCollectives(const Executabl
 
 absl::StatusOr<std::vector<CollectivePlanProto>> PlansForOldWorkers(const Executable& executable, int64_t devices,
                                                                     std::vector<CollectivePlanProto> plans) {
-  for (size_t i = 0; i < plans.size(); ++i) {
+  for (int i = 0; i < std::ssize(plans); ++i) {
     XLAD_ASSIGN_OR_RETURN(const collectives::CollectiveSpec spec,
-                          collectives::SpecFromProto(executable.collectives(static_cast<int>(i)), devices));
+                          collectives::SpecFromProto(executable.collectives(i), devices));
     XLAD_ASSIGN_OR_RETURN(const collectives::CollectivePlan plan, collectives::PlanFromProto(plans[i]));
     if (collectives::MessageType(plan, spec) == spec.type) continue;
     XLAD_ASSIGN_OR_RETURN(const collectives::CollectivePlan other, PlanOfElements(spec));

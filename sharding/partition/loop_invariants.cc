@@ -52,10 +52,10 @@ LoopInvariants::LoopInvariants(const Instruction& loop, ReshardEmitter* reshards
   const Instruction* parameter = loop.called()[1]->parameter(0);
   const bool runs_once = TripCount(loop).value_or(2) < 2;
   if (runs_once || root->opcode() != Opcode::kTuple || !HasOnlyArrays(root->shape())) return;
-  for (size_t i = 0; i < init.size(); ++i) {
+  for (int64_t i = 0; i < std::ssize(init); ++i) {
     const Instruction* next = root->operand(i);
     unchanged_.push_back(next->opcode() == Opcode::kGetTupleElement && next->operand(0) == parameter &&
-                         next->number() == static_cast<int64_t>(i));
+                         next->number() == i);
     memory_budget_ += kMemoryFraction * LocalBytes(init[i]);
   }
 }

@@ -94,7 +94,7 @@ TensorSharding ShardingChooser::NeededOperand(const Instruction& instruction, co
   TensorSharding needed = Project(assignment, rule.operands[i]);
   const AxisList* deferred = DeferredAxes(instruction);
   // Every operand of an op that computes on partial sums is one array, so leaf i is operand i.
-  const bool on_partials = deferred != nullptr && IsLinearIn(instruction, static_cast<int64_t>(i));
+  const bool on_partials = deferred != nullptr && IsLinearIn(instruction, i);
   return on_partials ? WithUnreduced(std::move(needed), *deferred) : needed;
 }
 

@@ -137,10 +137,10 @@ class Numbering {
 uint64_t Numbering::PartOf(const TensorSharding& sharding, int64_t device) const {
   uint64_t part = 1;
   for (const DimensionSharding& dim : sharding.dims) {
-    part = Mix(part, static_cast<uint64_t>(program_.mesh.Position(device, dim.axes)));
+    part = Mix(part, program_.mesh.Position(device, dim.axes));
   }
   for (const AxisRef& axis : sharding.unreduced) {
-    part = Mix(part, static_cast<uint64_t>(program_.mesh.Position(device, {axis})));
+    part = Mix(part, program_.mesh.Position(device, {axis}));
   }
   return part;
 }
@@ -209,7 +209,7 @@ void Numbering::EvaluateIntegers(const Instruction& instruction, const Values& v
   }
   const ElementType type = instruction.shape().type();
   if (result.empty() || !std::all_of(result.begin(), result.end(), [&](int64_t x) { return Fits(x, type); })) return;
-  for (size_t d = 0; d < result.size(); ++d) value->leaves[0][d] = Mix(77, static_cast<uint64_t>(result[d]));
+  for (size_t d = 0; d < result.size(); ++d) value->leaves[0][d] = Mix(77, result[d]);
   value->known = std::move(result);
 }
 

@@ -56,8 +56,8 @@ absl::StatusOr<Literal> JoinResults(const PartitionedProgram& program, const std
     const tensor::Shape& shape = program.result_shapes[at];
     tensor::Array whole(shape);
     std::vector<tensor::Box> boxes;
-    for (size_t device = 0; device < results.size(); ++device) {
-      boxes.push_back(BoxOf(shape.dims, program.mesh, program.results[at], static_cast<int64_t>(device)));
+    for (int64_t device = 0; device < std::ssize(results); ++device) {
+      boxes.push_back(BoxOf(shape.dims, program.mesh, program.results[at], device));
       tensor::InsertBox(*leaves[device][at], boxes.back(), &whole);
     }
     for (size_t device = 0; device < results.size(); ++device) {

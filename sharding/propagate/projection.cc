@@ -94,12 +94,12 @@ TensorProjection Project(const OpRule& rule, const TensorFactors& tensor, const 
   projection.factors.reserve(tensor.size());
   projection.taken = sharding.replicated;
   projection.taken.insert(projection.taken.end(), sharding.unreduced.begin(), sharding.unreduced.end());
-  for (size_t d = 0; d < tensor.size(); ++d) {
+  for (int d = 0; d < std::ssize(tensor); ++d) {
     const size_t first = projection.factors.size();
     AxisAssigner assigner(sharding.dims[d], tensor[d], &projection);
     for (const int factor : tensor[d]) {
       const int64_t size = tensor[d].size() > 1 ? rule.factors[factor].size : dims[d];
-      assigner.AddFactor(factor, static_cast<int>(d), size);
+      assigner.AddFactor(factor, d, size);
     }
     assigner.Finish(first);
   }

@@ -97,11 +97,11 @@ class Propagator {
 
   // Hides the axes of dimensions with priorities above 0. Show restores them.
   void HideLaterPriorities() {
-    for (size_t v = 0; v < graph_.values.size(); ++v) {
+    for (int v = 0; v < std::ssize(graph_.values); ++v) {
       std::vector<DimensionSharding>& dims = graph_.values[v].sharding.dims;
       for (size_t d = 0; d < dims.size(); ++d) {
         if (dims[d].priority == 0) continue;
-        hidden_.push_back({static_cast<int>(v), d, dims[d]});
+        hidden_.push_back({v, d, dims[d]});
         dims[d].axes.clear();
         dims[d].origins.clear();
       }

@@ -239,7 +239,7 @@ uint64_t CpuTicks() {
 #if defined(__x86_64__)
   return __rdtsc();
 #else
-  return static_cast<uint64_t>(RealClock().NowNs());
+  return RealClock().NowNs();
 #endif
 }
 

@@ -37,7 +37,7 @@ bool ReducesPayloads(const GroupProgram& program, int ranks) {
   const bool one_reduction = program.steps.size() == 1 && program.steps[0].kind == GroupStep::Kind::kReduce;
   if (!program.board || program.scratch_bytes > kBoardBytes || !one_reduction) return false;
   const GroupStep& step = program.steps[0];
-  if (static_cast<int>(step.sources.size()) != ranks || step.dsts[0].offset != 0) return false;
+  if (std::ssize(step.sources) != ranks || step.dsts[0].offset != 0) return false;
   for (int rank = 0; rank < ranks; ++rank) {
     const GroupRegion& source = step.sources[rank];
     if (source.base != program.bases.Scratch(rank) || source.offset != step.sources[0].offset) return false;

@@ -26,8 +26,8 @@ class Lowering {
   }
 
   absl::StatusOr<GroupProgram> Run() {
-    for (size_t i = 0; i < schedule_.ops.size(); ++i) {
-      const absl::Status status = Lower(schedule_.ops[i], static_cast<int>(i));
+    for (int i = 0; i < std::ssize(schedule_.ops); ++i) {
+      const absl::Status status = Lower(schedule_.ops[i], i);
       if (!status.ok()) return Annotate(status, absl::StrCat("operation ", i, " \"", Print(schedule_.ops[i]), "\""));
     }
     program_.scratch_bytes = schedule_.scratch * width_;

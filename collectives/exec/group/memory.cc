@@ -31,7 +31,7 @@ absl::StatusOr<std::byte*> GroupMemory::Allocate(int64_t bytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat("found ", RankBlock::kWindows, " allocations of this rank, which is the maximum; free one"));
   }
-  XLAD_ASSIGN_OR_RETURN(auto segment, SharedSegment::Create(static_cast<size_t>(kDataStart + bytes)));
+  XLAD_ASSIGN_OR_RETURN(auto segment, SharedSegment::Create(kDataStart + bytes));
   SharedWindow& shared = control_->rank(rank_).windows[window];
   if (segment->name().size() >= sizeof shared.segment) return absl::InternalError("the name of a segment is too long");
   PreferHugePages(*segment);

@@ -44,7 +44,7 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Form(const Options& 
 absl::Status ProcessGroup::ShareMemory(const Options& options, Rendezvous* rendezvous) {
   const auto create_scratch = [&](ControlFile& control) -> absl::Status {
     const int64_t scratch = options.scratch_bytes > 0 ? options.scratch_bytes : DefaultScratchBytes(ranks_);
-    XLAD_ASSIGN_OR_RETURN(scratch_, SharedSegment::Create(static_cast<size_t>(scratch * ranks_)));
+    XLAD_ASSIGN_OR_RETURN(scratch_, SharedSegment::Create(scratch * ranks_));
     std::strncpy(control.head().scratch_segment, scratch_->name().c_str(), 63);
     return absl::OkStatus();
   };

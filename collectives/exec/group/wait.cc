@@ -142,7 +142,7 @@ absl::Status GroupWaiter::CheckPeers() {
   const RankBlock& self = control_->rank(rank_);
   std::atomic<int32_t>& failed = control_->head().failed_rank;
   const uint64_t current = std::max(self.lines[0].sequence.load(), self.lines[1].sequence.load());
-  for (int rank = 0; rank < static_cast<int>(process_handles_.size()); ++rank) {
+  for (int rank = 0; rank < std::ssize(process_handles_); ++rank) {
     // A peer that finished the current operation has done its part, even if its process has ended since.
     const RankBlock& block = control_->rank(rank);
     if (rank == rank_ || block.finished.load(std::memory_order_acquire) >= current) continue;

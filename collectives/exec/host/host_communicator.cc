@@ -63,20 +63,19 @@ absl::Status HostCommunicator::FormGroups() {
   Meeting meeting(options_.messages.transport, options_.messages.first_channel + kHostChannel);
   const absl::Status status = [&]() -> absl::Status {
     XLAD_RETURN_IF_ERROR(Greet(&meeting));
-    for (size_t i = 0; i < collectives.size(); ++i) {
-      const int spec = static_cast<int>(i);
-      const auto [devices, rank] = FindGroup(collectives[i], options_.messages.device);
+    for (int spec = 0; spec < std::ssize(collectives); ++spec) {
+      const auto [devices, rank] = FindGroup(collectives[spec], options_.messages.device);
       if (devices == nullptr) continue;
       HostGroup* group = nullptr;
-      if (HostGroup::CanRun(collectives[i])) {
+      if (HostGroup::CanRun(collectives[spec])) {
         XLAD_ASSIGN_OR_RETURN(group, FormGroup(*devices, rank, &meeting));
       }
       if (group == nullptr) {
         XLAD_RETURN_IF_ERROR(PlacePlan(spec, *devices, meeting));
         continue;
       }
-      mapped_[i].group = group;
-      XLAD_ASSIGN_OR_RETURN(mapped_[i].operation, group->Prepare(collectives[i], spec));
+      mapped_[spec].group = group;
+      XLAD_ASSIGN_OR_RETURN(mapped_[spec].operation, group->Prepare(collectives[spec], spec));
     }
     XLAD_RETURN_IF_ERROR(ComparePlans(&meeting));
     for (int spec = 0; spec < std::ssize(collectives); ++spec) {

@@ -66,7 +66,7 @@ std::unique_ptr<HostMemory> HostMemory::Make(bool with_arena) {
   memory->address_.machine = machine;
   memory->address_.arena = (*arena)->name();
   memory->arena_ = *std::move(arena);
-  memory->free_[0] = static_cast<int64_t>(memory->arena_->bytes());
+  memory->free_[0] = memory->arena_->bytes();
   return memory;
 }
 
@@ -99,7 +99,7 @@ void HostMemory::Free(std::byte* address, int64_t bytes) {
   if (bytes < kGivenBackBytes) return;
   auto* const first = reinterpret_cast<std::byte*>(RoundUp(reinterpret_cast<intptr_t>(address), PageBytes()));
   const int64_t whole = (address + bytes - first) / PageBytes() * PageBytes();
-  if (whole > 0) madvise(first, static_cast<size_t>(whole), MADV_REMOVE);
+  if (whole > 0) madvise(first, whole, MADV_REMOVE);
 }
 
 void HostMemory::KeepAll() {
@@ -123,7 +123,7 @@ absl::StatusOr<HostMemory::Arena> HostMemory::OpenArena(const std::string& name)
 }
 
 absl::StatusOr<SharedSegment*> HostMemory::CreateArea(int64_t bytes) {
-  XLAD_ASSIGN_OR_RETURN(std::unique_ptr<SharedSegment> segment, SharedSegment::Create(static_cast<size_t>(bytes)));
+  XLAD_ASSIGN_OR_RETURN(std::unique_ptr<SharedSegment> segment, SharedSegment::Create(bytes));
   const std::lock_guard<std::mutex> lock(mutex_);
   std::unique_ptr<SharedSegment>& area = areas_[segment->name()];
   area = std::move(segment);

@@ -30,7 +30,7 @@ struct Operand {
   Elements elements = ElementsOf(spec);
   int64_t width = tensor::ByteWidth(spec.type);
 
-  size_t Count(int64_t count) const { return static_cast<size_t>(count * elements.per_element); }
+  size_t Count(int64_t count) const { return count * elements.per_element; }
   Op op() const { return OpOf(spec.reduction); }
   Result Send(int64_t begin, int64_t count, int peer) const {
     return count == 0 ? kSuccess : nccl.ncclSend(in + begin * width, Count(count), elements.type, peer, handle, stream);

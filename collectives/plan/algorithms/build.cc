@@ -30,8 +30,8 @@ Positions::Positions(const CollectivePlan& plan, const CollectiveSpec& spec) : r
   for (int p = 0; p < ranks_; ++p) positions_[order_[p]] = p;
 }
 
-int Positions::RankAt(int position) const {
-  return order_.empty() ? Mod(int64_t{position} + root_, ranks_) : order_[position];
+int Positions::RankAt(int64_t position) const {
+  return order_.empty() ? Mod(position + root_, ranks_) : order_[position];
 }
 
 int Positions::PositionOf(int rank) const {
@@ -50,7 +50,7 @@ ScheduleBuilder::ScheduleBuilder(const CollectivePlan& plan, const CollectiveSpe
   for (const int64_t size : spec.sizes) part_begins_.push_back(part_begins_.back() + size);
 }
 
-Interval ScheduleBuilder::PartAt(int position) const {
+Interval ScheduleBuilder::PartAt(int64_t position) const {
   const int64_t rank = positions_.RankAt(position);
   if (!part_begins_.empty()) return {part_begins_[rank], part_begins_[rank + 1]};
   const int64_t part = LargestPart(spec_);

@@ -46,7 +46,7 @@ class Positions {
  public:
   Positions(const CollectivePlan& plan, const CollectiveSpec& spec);
   int size() const { return ranks_; }
-  int RankAt(int position) const;
+  int RankAt(int64_t position) const;
   int PositionOf(int rank) const;
 
  private:
@@ -69,7 +69,7 @@ class ScheduleBuilder {
   const Positions& positions() const { return positions_; }
   int rank() const { return schedule_.rank; }
   // Returns the elements of the part of the rank at a position, in the buffer that has n parts.
-  Interval PartAt(int position) const;
+  Interval PartAt(int64_t position) const;
   // Returns the beginning of the part of this rank.
   int64_t PartBegin() const { return PartAt(position_).begin; }
 

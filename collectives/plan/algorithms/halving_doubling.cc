@@ -40,12 +40,12 @@ void ReduceScatter(const CollectivePlan& plan, const CollectiveSpec& spec, const
       return level == 0 ? InputRegion(at) : ScratchRegion({scratch.begin + at.begin, scratch.begin + at.end});
     };
     const std::vector<Interval> given = parts(peer), kept = parts(self);
-    for (size_t i = 0; i < given.size(); ++i) {
-      builder->At(round, static_cast<int>(i));
+    for (int i = 0; i < std::ssize(given); ++i) {
+      builder->At(round, i);
       builder->Send(peer, own(given[i]));
     }
-    for (size_t i = 0; i < kept.size(); ++i) {
-      builder->At(round, static_cast<int>(i));
+    for (int i = 0; i < std::ssize(kept); ++i) {
+      builder->At(round, i);
       const int64_t begin = builder->PartBegin();
       const Region result = level + 1 == levels
                                 ? OutputRegion({kept[i].begin - begin, kept[i].end - begin})

@@ -45,8 +45,7 @@ int64_t DepthOf(int n, int64_t radix) {
 std::vector<Interval> RunsOf(int64_t first, int64_t count, const Positions& positions) {
   std::vector<Interval> runs;
   for (int64_t p = first; p < first + count; ++p) {
-    const bool adjacent =
-        p > first && positions.RankAt(static_cast<int>(p)) == positions.RankAt(static_cast<int>(p - 1)) + 1;
+    const bool adjacent = p > first && positions.RankAt(p) == positions.RankAt(p - 1) + 1;
     if (adjacent) {
       ++runs.back().end;
     } else {
@@ -75,8 +74,8 @@ class Subtree {
   // Returns the parts of a run of positions.
   Region Of(Interval run) const {
     if (is_root_) {
-      const Interval first = builder_.PartAt(static_cast<int>(run.begin));
-      const Interval last = builder_.PartAt(static_cast<int>(run.end - 1));
+      const Interval first = builder_.PartAt(run.begin);
+      const Interval last = builder_.PartAt(run.end - 1);
       return gathers_ ? OutputRegion({first.begin, last.end}) : InputRegion({first.begin, last.end});
     }
     if (is_leaf_) return Own();
@@ -89,7 +88,7 @@ class Subtree {
   }
 
  private:
-  int64_t SizeOf(int64_t position) const { return builder_.PartAt(static_cast<int>(position)).size(); }
+  int64_t SizeOf(int64_t position) const { return builder_.PartAt(position).size(); }
 
   bool gathers_;
   ScheduleBuilder& builder_;

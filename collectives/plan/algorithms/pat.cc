@@ -87,8 +87,8 @@ class PatUnit {
     const int ahead = Mod(int64_t{builder_.position()} + round.distance, builder_.ranks());
     const int behind = Mod(int64_t{builder_.position()} - round.distance, builder_.ranks());
     int64_t appended = round.appended_at;
-    for (size_t i = 0; i < round.items.size(); ++i) {
-      builder_.At(round_, static_cast<int>(i));
+    for (int i = 0; i < std::ssize(round.items); ++i) {
+      builder_.At(round_, i);
       const Region near = Items(round.items[i]), far = Items({appended, appended + round.items[i].size()});
       appended += round.items[i].size();
       builder_.Send(reduces ? behind : ahead, reduces ? far : near);

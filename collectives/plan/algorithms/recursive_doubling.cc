@@ -69,12 +69,12 @@ void AllGather(const CollectivePlan& plan, const Unit& unit, int64_t round, Sche
     ++round;
     const int peer = self ^ have;
     const std::vector<Interval> out = parts(self & ~(have - 1), have), in = parts(peer & ~(have - 1), have);
-    for (size_t i = 0; i < out.size(); ++i) {
-      builder->At(round, static_cast<int>(i));
+    for (int i = 0; i < std::ssize(out); ++i) {
+      builder->At(round, i);
       builder->Send(peer, OutputRegion(out[i]));
     }
-    for (size_t i = 0; i < in.size(); ++i) {
-      builder->At(round, static_cast<int>(i));
+    for (int i = 0; i < std::ssize(in); ++i) {
+      builder->At(round, i);
       builder->Recv(peer, OutputRegion(in[i]));
     }
   }

@@ -86,14 +86,14 @@ class Lane {
     const int n = grid_[order_[phase]];
     for (int step = 0; step < n - 1; ++step, ++*round) {
       const std::vector<Interval> out = SetBefore(phase, step + 1), in = SetBefore(phase, step + 2);
-      for (size_t i = 0; i < out.size(); ++i) {
-        builder_.At(*round, static_cast<int>(i));
+      for (int i = 0; i < std::ssize(out); ++i) {
+        builder_.At(*round, i);
         const bool is_input = phase == 0 && step == 0;
         builder_.Send(Peer(phase, 1), is_input ? InputRegion(out[i]) : Partial(out[i]));
       }
       const bool is_last = spec_.kind == Kind::kReduceScatter && phase + 1 == order_.size() && step == n - 2;
-      for (size_t i = 0; i < in.size(); ++i) {
-        builder_.At(*round, static_cast<int>(i));
+      for (int i = 0; i < std::ssize(in); ++i) {
+        builder_.At(*round, i);
         const Region own = phase == 0 ? InputRegion(in[i]) : Partial(in[i]);
         const int64_t begin = builder_.PartBegin();
         const Region result = is_last ? OutputRegion({in[i].begin - begin, in[i].end - begin}) : Partial(in[i]);
@@ -106,12 +106,12 @@ class Lane {
     const int n = grid_[order_[phase]];
     for (int step = 0; step < n - 1; ++step, ++*round) {
       const std::vector<Interval> out = SetBefore(phase, step), in = SetBefore(phase, step + 1);
-      for (size_t i = 0; i < out.size(); ++i) {
-        builder_.At(*round, static_cast<int>(i));
+      for (int i = 0; i < std::ssize(out); ++i) {
+        builder_.At(*round, i);
         builder_.Send(Peer(phase, 1), OutputRegion(out[i]));
       }
-      for (size_t i = 0; i < in.size(); ++i) {
-        builder_.At(*round, static_cast<int>(i));
+      for (int i = 0; i < std::ssize(in); ++i) {
+        builder_.At(*round, i);
         builder_.Recv(Peer(phase, -1), OutputRegion(in[i]));
       }
     }

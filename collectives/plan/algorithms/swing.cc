@@ -16,7 +16,7 @@ std::vector<std::vector<int>> PeersOf(const std::vector<int>& grid) {
   for (const int size : grid) members *= size;
   std::vector<std::vector<int>> peers;
   std::vector<int64_t> distance(grid.size(), 1), length(grid.size(), 1);
-  while (static_cast<int>(peers.size()) < CeilLog2(members)) {
+  while (std::ssize(peers) < CeilLog2(members)) {
     for (size_t d = 0; d < grid.size(); ++d) {
       if (length[d] == grid[d]) continue;
       std::vector<int>& row = peers.emplace_back(members);
@@ -36,7 +36,7 @@ std::vector<std::vector<int>> PeersOf(const std::vector<int>& grid) {
 // later exchanges can reach. The group that contains the smallest member of the two groups keeps the lower half.
 std::vector<HalfExchange> ExchangesOf(const std::vector<std::vector<int>>& peers, int member) {
   std::vector<int> smallest(peers.empty() ? 1 : peers[0].size());
-  for (size_t m = 0; m < smallest.size(); ++m) smallest[m] = static_cast<int>(m);
+  for (int m = 0; m < std::ssize(smallest); ++m) smallest[m] = m;
   std::vector<HalfExchange> exchanges(peers.size());
   for (size_t s = peers.size(); s-- > 0;) {
     const int peer = peers[s][member];

@@ -65,7 +65,7 @@ ProductArithmetic::ProductArithmetic(Ir& ir, const Instruction& product)
     sum = ir.b.getInt32Ty();
     step = 2;
   }
-  sum_bytes = static_cast<int64_t>(sum->getPrimitiveSizeInBits().getFixedValue() / 8);
+  sum_bytes = sum->getPrimitiveSizeInBits().getFixedValue() / 8;
 }
 
 BlockedProduct::BlockedProduct(KernelContext* kernel, const Instruction& product, const MatrixSizes& sizes)
@@ -369,8 +369,8 @@ void BlockedProduct::Multiply(const Block& block, const Chunk& chunk, const Pane
     for (int64_t row = 0; row < rows_.width; ++row) {
       const Values x = RowFactors(block, chunk, pair.row_panel, number, row);
       for (int64_t v = 0; v < vectors; ++v) {
-        const size_t first = static_cast<size_t>((row * vectors + v) * parts), y = static_cast<size_t>(v * parts);
-        AddProducts({&sums[first], static_cast<size_t>(parts)}, x, {&factors[y], static_cast<size_t>(parts)});
+        const int64_t first = (row * vectors + v) * parts, y = v * parts;
+        AddProducts(llvm::ArrayRef(&sums[first], parts), x, llvm::ArrayRef(&factors[y], parts));
       }
     }
   });

@@ -140,7 +140,7 @@ class ConvolutionMatrices : public ConvolutionIndices {
     return SelectFactor(position.inside, value);
   }
   size_t PlaceInRows(int64_t dimension) const {
-    return static_cast<size_t>(std::find(rows_.begin(), rows_.end(), dimension) - rows_.begin());
+    return std::find(rows_.begin(), rows_.end(), dimension) - rows_.begin();
   }
   llvm::Value* SelectFactor(llvm::Value* inside, llvm::Value* value) const {
     return ir_.b.CreateSelect(inside, value, llvm::Constant::getNullValue(value->getType()));

@@ -79,8 +79,7 @@ llvm::Value* EmitFactor(Elements& elements, const Instruction& dot, int64_t oper
 
 DotIndices PlaceOfDot(const Instruction& dot, const Values& out, llvm::Value* group) {
   const hlo::DotDimensions& n = *dot.attributes().dot;
-  DotIndices at{Values(static_cast<size_t>(dot.operand(0)->shape().ndim())),
-                Values(static_cast<size_t>(dot.operand(1)->shape().ndim()))};
+  DotIndices at{Values(dot.operand(0)->shape().ndim()), Values(dot.operand(1)->shape().ndim())};
   if (group != nullptr) at.rhs[dot.attributes().group_dims[0]] = group;
   size_t next = 0;
   for (size_t i = 0; i < n.lhs_batch.size(); ++i, ++next) {

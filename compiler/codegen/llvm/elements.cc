@@ -128,8 +128,8 @@ llvm::Value* Elements::Compute(const hlo::Instruction* instruction, const Index&
   const ElementRule rule = FindElementRule(instruction->opcode());
   XLAD_CHECK(rule != nullptr) << instruction->ToString();
   const Values leaves = rule(*this, *instruction, index);
-  for (size_t i = 0; i < leaves.size(); ++i) {
-    known_[Key{instruction, static_cast<int>(i), index.linear, index.dims}] = {leaves[i], ir_.scope()};
+  for (int i = 0; i < std::ssize(leaves); ++i) {
+    known_[Key{instruction, i, index.linear, index.dims}] = {leaves[i], ir_.scope()};
   }
   return leaves[leaf];
 }

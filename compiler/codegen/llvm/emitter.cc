@@ -147,7 +147,7 @@ class LlvmEmitter final : public CpuEmitter {
     b.SetInsertPoint(start);
     std::vector<llvm::Value*> arguments;
     for (int64_t i = 0; i < function.arguments; ++i) {
-      llvm::Value* slot = b.CreateConstInBoundsGEP1_64(b.getPtrTy(), entry->getArg(0), static_cast<uint64_t>(i));
+      llvm::Value* slot = b.CreateConstInBoundsGEP1_64(b.getPtrTy(), entry->getArg(0), i);
       arguments.push_back(b.CreateLoad(b.getPtrTy(), slot));
     }
     arguments.push_back(entry->getArg(1));

@@ -234,16 +234,15 @@ Values SliceStarts(Elements& elements, const Instruction& instruction, int64_t f
                    const Dims& window) {
   Ir& ir = elements.ir();
   Values starts;
-  for (size_t d = 0; d < sizes.size(); ++d) {
+  for (int64_t d = 0; d < std::ssize(sizes); ++d) {
     const int64_t limit = sizes[d] - window[d];
     const bool one_array = instruction.operand_count() == first + 1 && instruction.operand(first)->shape().ndim() == 1;
     if (limit == 0) {
       starts.push_back(ir.I64(0));
       continue;
     }
-    const Instruction* start = instruction.operand(one_array ? first : first + static_cast<int64_t>(d));
-    llvm::Value* value = one_array ? elements.Emit(start, Index::Of({ir.I64(static_cast<int64_t>(d))}))
-                                   : elements.EmitScalar(start);
+    const Instruction* start = instruction.operand(one_array ? first : first + d);
+    llvm::Value* value = one_array ? elements.Emit(start, Index::Of({ir.I64(d)})) : elements.EmitScalar(start);
     starts.push_back(ClampedIndex(ir, start->shape().type(), value, limit));
   }
   return starts;

@@ -215,8 +215,7 @@ void Ir::While(const std::function<llvm::Value*()>& condition, const std::functi
 llvm::Value* Ir::Slot(llvm::Type* type, int64_t count) {
   llvm::BasicBlock& entry = function_->getEntryBlock();
   IrBuilder at(entry.getTerminator());
-  llvm::AllocaInst* slot =
-      count == 1 ? at.CreateAlloca(type) : at.CreateAlloca(llvm::ArrayType::get(type, static_cast<uint64_t>(count)));
+  llvm::AllocaInst* slot = count == 1 ? at.CreateAlloca(type) : at.CreateAlloca(llvm::ArrayType::get(type, count));
   if (count > 1) slot->setAlignment(llvm::Align(64));
   return slot;
 }

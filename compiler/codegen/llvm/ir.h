@@ -32,7 +32,7 @@ class Ir {
 
   // Index arithmetic on i64, folded if operands are constant. Operands must not be negative and results must not
   // overflow, except in AddSigned, Clamp and InRange.
-  llvm::Value* I64(int64_t value) { return b.getInt64(static_cast<uint64_t>(value)); }
+  llvm::Value* I64(int64_t value) { return b.getInt64(value); }
   llvm::Value* Add(llvm::Value* x, llvm::Value* y);
   llvm::Value* Mul(llvm::Value* x, int64_t factor);
   llvm::Value* Div(llvm::Value* x, int64_t divisor);

@@ -54,7 +54,7 @@ void Annotate(llvm::Argument* argument, int64_t bytes, bool no_alias) {
   llvm::AttrBuilder attributes(argument->getContext());
   attributes.addAlignmentAttr(XLAD_BUFFER_ALIGNMENT);
   attributes.addAttribute(llvm::Attribute::NoCapture);
-  if (bytes > 0) attributes.addDereferenceableAttr(static_cast<uint64_t>(bytes));
+  if (bytes > 0) attributes.addDereferenceableAttr(bytes);
   if (no_alias) attributes.addAttribute(llvm::Attribute::NoAlias);
   argument->addAttrs(attributes);
 }
@@ -96,11 +96,11 @@ void BindOperands(KernelContext& kernel, const KernelRequest& request, const Arg
     kernel.elements().BindArrays(bound, std::move(leaves));
   }
   const Instruction* inner = is_fusion ? root->called()[0]->root() : root;
-  for (size_t r = 0; r < arguments.results.size(); ++r) {
-    const auto shared = arguments.in_place.find(static_cast<int>(r));
+  for (int r = 0; r < std::ssize(arguments.results); ++r) {
+    const auto shared = arguments.in_place.find(r);
     const bool in_place = shared != arguments.in_place.end();
-    llvm::Value* base = function->getArg(in_place ? shared->second : n + static_cast<unsigned>(r));
-    kernel.outputs().push_back({inner, static_cast<int>(r), ArrayView{base, arguments.results[r]}, in_place});
+    llvm::Value* base = function->getArg(in_place ? shared->second : n + r);
+    kernel.outputs().push_back({inner, r, ArrayView{base, arguments.results[r]}, in_place});
   }
 }
 
@@ -132,8 +132,7 @@ ArrayView KernelContext::ScratchOfTile(const tensor::Shape& shape) {
 }
 
 ArrayView KernelContext::Scratch(const tensor::Shape& shape) {
-  llvm::Value* base =
-      ir_.b.CreateConstInBoundsGEP1_64(ir_.b.getInt8Ty(), scratch_, static_cast<uint64_t>(scratch_bytes_));
+  llvm::Value* base = ir_.b.CreateConstInBoundsGEP1_64(ir_.b.getInt8Ty(), scratch_, scratch_bytes_);
   scratch_bytes_ += RoundUp(shape.bytes(), XLAD_BUFFER_ALIGNMENT);
   return {base, shape};
 }

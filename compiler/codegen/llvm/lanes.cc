@@ -22,7 +22,7 @@ llvm::Align AlignmentOf(Ir& ir, const Lanes& lanes) {
 
 // The elements from `begin` to begin + count - 1.
 llvm::Value* LanesFrom(Ir& ir, llvm::Value* vector, int64_t begin, int64_t count) {
-  std::vector<int> which(static_cast<size_t>(count));
+  std::vector<int> which(count);
   std::iota(which.begin(), which.end(), static_cast<int>(begin));
   return ir.b.CreateShuffleVector(vector, which);
 }

@@ -29,8 +29,8 @@ Values Reduce(Elements& elements, const Instruction& reduce, const Index& index)
   ir.LoopNest(reduced, [&](const Values& inner) {
     Values dims(reduce.operand(0)->shape().ndim());
     size_t next = 0;
-    for (size_t d = 0; d < dims.size(); ++d) {
-      const auto at = std::find(reduce.dimensions().begin(), reduce.dimensions().end(), static_cast<int64_t>(d));
+    for (int64_t d = 0; d < std::ssize(dims); ++d) {
+      const auto at = std::find(reduce.dimensions().begin(), reduce.dimensions().end(), d);
       dims[d] =
           at == reduce.dimensions().end() ? kept[next++] : inner[at - reduce.dimensions().begin()];
     }
@@ -87,9 +87,9 @@ Values Gather(Elements& elements, const Instruction& gather, const Index& index)
     if (!Contains(n.offset_dims, d)) batch.push_back(out[d]);
   }
   Values at(operand->shape().ndim(), ir.I64(0));
-  for (size_t i = 0; i < n.start_index_map.size(); ++i) {
+  for (int64_t i = 0; i < std::ssize(n.start_index_map); ++i) {
     const size_t d = n.start_index_map[i];
-    llvm::Value* start = IndexComponent(elements, indices, n.index_vector_dim, batch, static_cast<int64_t>(i));
+    llvm::Value* start = IndexComponent(elements, indices, n.index_vector_dim, batch, i);
     at[d] = ClampedIndex(ir, indices->shape().type(), start, operand->shape().dims()[d] - slices[d]);
   }
   for (size_t i = 0; i < n.operand_batching_dims.size(); ++i) {

@@ -323,7 +323,7 @@ std::optional<size_t> DimensionOfLoop(const Instruction& concatenation, const Di
 // The number of instructions in the loops of all parts. The loop of a part has only one operand of the concatenations.
 int64_t InstructionsOf(const Parts& parts, const Elements& elements, const std::vector<Output>& outputs) {
   int64_t count = 0;
-  for (size_t part = 0; part + 1 < parts.bounds.size(); ++part) {
+  for (int64_t part = 0; part + 1 < std::ssize(parts.bounds); ++part) {
     std::set<const Instruction*> seen;
     std::vector<const Instruction*> pending;
     for (const Output& output : outputs) pending.push_back(output.instruction);
@@ -332,7 +332,7 @@ int64_t InstructionsOf(const Parts& parts, const Elements& elements, const std::
       pending.pop_back();
       if (elements.IsBound(at) || !seen.insert(at).second) continue;
       if (Contains(parts.concatenations, at)) {
-        pending.push_back(at->operand(static_cast<int64_t>(part)));
+        pending.push_back(at->operand(part));
       } else {
         pending.insert(pending.end(), at->operands().begin(), at->operands().end());
       }
@@ -377,7 +377,7 @@ void BindPart(Elements& elements, const Parts& parts, size_t part) {
       Values at = DimsOf(ir, index, value->shape().dims());
       llvm::Value*& along = at[value->dimensions()[0]];
       along = ir.AddSigned(along, -begin);
-      return elements.Emit(value->operand(static_cast<int64_t>(part)), Index::Of(at));
+      return elements.Emit(value->operand(part), Index::Of(at));
     });
   }
 }

@@ -50,7 +50,7 @@ class NestEmitter {
       partial_.push_back(statement.is_reduction() ? shared->Place(ir_, TypeOf(statement), statement.lanes) : nullptr);
     }
     size_t input = 0, output = 0;
-    for (size_t a = 0; a < kernel_.arrays.size(); ++a) {
+    for (int a = 0; a < std::ssize(kernel_.arrays); ++a) {
       const KernelArray& array = kernel_.arrays[a];
       const int64_t staged = scheduled.staged[a].elements;
       const tensor::Shape flat{array.type, {staged > 0 ? staged : array.elements}};
@@ -62,7 +62,7 @@ class NestEmitter {
           memory_.push_back({context.outputs()[output++].array.base, flat});
           break;
         case KernelArray::Role::kTemporary:
-          memory_.push_back(PlaceTemporary(static_cast<int>(a), flat, shared));
+          memory_.push_back(PlaceTemporary(a, flat, shared));
           break;
       }
     }
@@ -184,8 +184,8 @@ class NestEmitter {
       if (node.kind == NestNode::Kind::kLoop) NumberStatements(node, LoopOf(node), &loops);
     }
     held_.resize(kernel_.arrays.size());
-    for (size_t a = 0; a < kernel_.arrays.size(); ++a) {
-      if (kernel_.arrays[a].role == KernelArray::Role::kInput) HoldInput(static_cast<int>(a), loops, shared);
+    for (int a = 0; a < std::ssize(kernel_.arrays); ++a) {
+      if (kernel_.arrays[a].role == KernelArray::Role::kInput) HoldInput(a, loops, shared);
     }
   }
 

@@ -82,7 +82,7 @@ class ProgramEmitter {
                        " in a step, expected -1 (scratch) or an argument below ", request_.arguments));
     }
     if (slice.offset() == 0) return base;
-    return b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), base, static_cast<uint64_t>(slice.offset()));
+    return b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), base, slice.offset());
   }
 
   llvm::Value* Scratch() { return ir_.function()->getArg(static_cast<unsigned>(request_.arguments)); }
@@ -110,7 +110,7 @@ class ProgramEmitter {
       XLAD_ASSIGN_OR_RETURN(llvm::Value * address, Address(slice));
       arguments.push_back(address);
     }
-    llvm::Value* scratch = b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), Scratch(), static_cast<uint64_t>(arena_));
+    llvm::Value* scratch = b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), Scratch(), arena_);
     callee_scratch_ = std::max(callee_scratch_, found->second.facts.scratch_bytes);
     if (found->second.facts.tiles > 1) {
       RunTiles(found->second, arguments, scratch);
@@ -171,7 +171,7 @@ class ProgramEmitter {
                        copy.from().bytes(), " and ", copy.to().bytes(), " bytes, expected equal sizes"));
     }
     if (from != to && copy.from().bytes() > 0) {
-      b_.CreateMemMove(to, llvm::Align(1), from, llvm::Align(1), static_cast<uint64_t>(copy.from().bytes()));
+      b_.CreateMemMove(to, llvm::Align(1), from, llvm::Align(1), copy.from().bytes());
     }
     return absl::OkStatus();
   }

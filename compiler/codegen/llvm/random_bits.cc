@@ -136,9 +136,8 @@ class Generator {
       next[2] = b_.CreateAdd(state_[2], carry);
     }
     Once([&] {
-      for (size_t i = 0; i < next.size(); ++i) {
-        b_.CreateAlignedStore(next[i], ir_.Address(b_.getInt64Ty(), out.base, ir_.I64(static_cast<int64_t>(i))),
-                              llvm::Align(4));
+      for (int64_t i = 0; i < std::ssize(next); ++i) {
+        b_.CreateAlignedStore(next[i], ir_.Address(b_.getInt64Ty(), out.base, ir_.I64(i)), llvm::Align(4));
       }
     });
   }
@@ -161,7 +160,7 @@ class Generator {
 
   void Store(const Index& index, llvm::Value* word) {
     llvm::Value* value = b_.CreateZExtOrTrunc(word, b_.getIntNTy(static_cast<unsigned>(width_)));
-    const llvm::Align align(static_cast<uint64_t>(width_ / 8));
+    const llvm::Align align(width_ / 8);
     b_.CreateAlignedStore(value, AddressOf(ir_, bits_, index), align);
   }
 

@@ -51,9 +51,9 @@ struct DimensionSplit {
   bool columns = false;
 
   explicit DimensionSplit(const Instruction* reduce) : sizes(reduce->operand(0)->shape().dims()) {
-    for (size_t d = 0; d < sizes.size(); ++d) {
+    for (int64_t d = 0; d < std::ssize(sizes); ++d) {
       const Dims& dims = reduce->dimensions();
-      const bool is_reduced = std::find(dims.begin(), dims.end(), static_cast<int64_t>(d)) != dims.end();
+      const bool is_reduced = std::find(dims.begin(), dims.end(), d) != dims.end();
       (is_reduced ? reduced : kept).push_back(d);
       if (sizes[d] != 1) columns = !is_reduced;
     }

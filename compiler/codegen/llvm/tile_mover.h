@@ -14,8 +14,10 @@ namespace xlad::compiler {
 class TileMover {
  public:
   TileMover(Ir* ir, int64_t element_bytes, int64_t side)
-      : ir_(*ir), side_(side), element_(ir->b.getIntNTy(static_cast<unsigned>(8 * element_bytes))),
-        align_(static_cast<uint64_t>(element_bytes)) {}
+      : ir_(*ir),
+        side_(side),
+        element_(ir->b.getIntNTy(static_cast<unsigned>(8 * element_bytes))),
+        align_(element_bytes) {}
 
   // Rows are vectors along the contiguous dimension of the operand. Columns are vectors along that of the result. The
   // distances of rows and columns are constant.

@@ -113,7 +113,7 @@ llvm::Value* FromBits(IrBuilder& b, ElementType type, llvm::Value* bits) {
 
 llvm::Value* LoadElement(IrBuilder& b, ElementType type, llvm::Value* address) {
   llvm::LLVMContext& context = b.getContext();
-  const llvm::Align align(static_cast<uint64_t>(tensor::ByteWidth(tensor::RealPartOf(type))));
+  const llvm::Align align(tensor::ByteWidth(tensor::RealPartOf(type)));
   if (tensor::IsComplex(type)) {
     llvm::Type* part = RegisterType(context, tensor::RealPartOf(type));
     llvm::Value* real = b.CreateAlignedLoad(part, address, align);
@@ -129,7 +129,7 @@ llvm::Value* LoadElement(IrBuilder& b, ElementType type, llvm::Value* address) {
 }
 
 void StoreElement(IrBuilder& b, ElementType type, llvm::Value* value, llvm::Value* address) {
-  const llvm::Align align(static_cast<uint64_t>(tensor::ByteWidth(tensor::RealPartOf(type))));
+  const llvm::Align align(tensor::ByteWidth(tensor::RealPartOf(type)));
   if (tensor::IsComplex(type)) {
     llvm::Type* part = RegisterType(b.getContext(), tensor::RealPartOf(type));
     b.CreateAlignedStore(Real(b, value), address, align);

@@ -44,13 +44,13 @@ Target TargetOf(Elements& elements, const Instruction& root, const Values& at) {
   const hlo::ScatterDimensions& n = *root.attributes().scatter;
   const Dims& sizes = root.operand(0)->shape().dims();
   Values batch, window;
-  for (size_t d = 0; d < at.size(); ++d) {
-    (Contains(n.update_window_dims, static_cast<int64_t>(d)) ? window : batch).push_back(at[d]);
+  for (int64_t d = 0; d < std::ssize(at); ++d) {
+    (Contains(n.update_window_dims, d) ? window : batch).push_back(at[d]);
   }
   Target target{Values(sizes.size(), ir.I64(0)), ir.b.getTrue()};
-  for (size_t i = 0; i < n.scatter_dims_to_operand_dims.size(); ++i) {
+  for (int64_t i = 0; i < std::ssize(n.scatter_dims_to_operand_dims); ++i) {
     target.position[n.scatter_dims_to_operand_dims[i]] =
-        IndexComponent(elements, indices, n.index_vector_dim, batch, static_cast<int64_t>(i));
+        IndexComponent(elements, indices, n.index_vector_dim, batch, i);
   }
   for (size_t i = 0; i < n.input_batching_dims.size(); ++i) {
     int64_t from = n.scatter_indices_batching_dims[i];
@@ -124,9 +124,9 @@ void ScatterByThreads(KernelContext& kernel, const Instruction& root) {
   ForPositions(ir, kernel.range(), positions, [&](const Index& index) {
     const Values mine = DimsOf(ir, index, positions);
     ForOthers(ir, sizes, own.operand, mine, [&](const Values& at) {
-      for (size_t i = 0; i < outputs.size(); ++i) {
+      for (int64_t i = 0; i < std::ssize(outputs); ++i) {
         if (outputs[i].in_place) continue;
-        llvm::Value* value = kernel.elements().Emit(root.operand(static_cast<int64_t>(i)), Index::Of(at));
+        llvm::Value* value = kernel.elements().Emit(root.operand(i), Index::Of(at));
         StoreTo(ir, outputs[i].array, Index::Of(at), value);
       }
     });
@@ -169,10 +169,10 @@ void ScatterByStrips(KernelContext& kernel, const Instruction& root, int64_t wid
       body(at);
     });
   };
-  for (size_t i = 0; i < outputs.size(); ++i) {
+  for (int64_t i = 0; i < std::ssize(outputs); ++i) {
     if (outputs[i].in_place) continue;
     for_strip(outputs[i].array.shape.dims, own.operand.back(), [&](const Values& at) {
-      llvm::Value* value = kernel.elements().Emit(root.operand(static_cast<int64_t>(i)), Index::Of(at));
+      llvm::Value* value = kernel.elements().Emit(root.operand(i), Index::Of(at));
       StoreTo(ir, outputs[i].array, Index::Of(at), value);
     });
   }
@@ -214,12 +214,12 @@ void EmitScatter(KernelContext& kernel, const Instruction& root) {
   if (const int64_t width = ScatterStrip(root, kernel.wanted_tiles()); width > 0) {
     return ScatterByStrips(kernel, root, width);
   }
-  const size_t inputs = root.operand_count() / 2;
-  for (size_t i = 0; i < inputs; ++i) {
+  const int64_t inputs = root.operand_count() / 2;
+  for (int64_t i = 0; i < inputs; ++i) {
     const Output output = kernel.outputs()[i];
-    if (!output.in_place) EmitArray(kernel, root.operand(static_cast<int64_t>(i)), 0, output.array);
+    if (!output.in_place) EmitArray(kernel, root.operand(i), 0, output.array);
   }
-  const Instruction* first = root.operand(static_cast<int64_t>(inputs) + 1);
+  const Instruction* first = root.operand(inputs + 1);
   kernel.ir().LoopNest(first->shape().dims(), [&](const Values& at) { ApplyUpdate(kernel, root, at); });
 }
 

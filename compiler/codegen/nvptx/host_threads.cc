@@ -206,7 +206,7 @@ void EmitLoop(IrBuilder& b, int64_t count, const std::function<void(llvm::Value*
   body(i);
   llvm::Value* next = b.CreateAdd(i, b.getInt64(1), "", true, true);
   i->addIncoming(next, b.GetInsertBlock());
-  b.CreateCondBr(b.CreateICmpEQ(next, b.getInt64(static_cast<uint64_t>(count))), after, loop);
+  b.CreateCondBr(b.CreateICmpEQ(next, b.getInt64(count)), after, loop);
   b.SetInsertPoint(after);
 }
 
@@ -288,8 +288,8 @@ class HostKernel {
   void ReportBuffer(IrBuilder& b, const Buffer& buffer) {
     llvm::FunctionCallee report = kernel_.getParent()->getOrInsertFunction(
         "xlad_gpu_buffer", b.getVoidTy(), b.getInt32Ty(), b.getPtrTy(), b.getInt64Ty(), b.getInt32Ty());
-    b.CreateCall(report, {b.getInt32(buffer.argument), buffer.address, b.getInt64(static_cast<uint64_t>(buffer.bytes)),
-                          b.getInt32(buffer.role)});
+    b.CreateCall(report,
+                 {b.getInt32(buffer.argument), buffer.address, b.getInt64(buffer.bytes), b.getInt32(buffer.role)});
   }
 
   absl::Status EmitBlock(llvm::Value* tile) {
@@ -344,7 +344,7 @@ class HostKernel {
       b_.CreateCall(report, {b_.CreateGlobalString(entry_->getName()), tile, b_.getInt64(part_)});
     }
     EmitLoop(b_, threads_, [&](llvm::Value* i) {
-      llvm::Value* last = b_.getInt64(static_cast<uint64_t>(threads_ - 1));
+      llvm::Value* last = b_.getInt64(threads_ - 1);
       llvm::Value* thread = options_.descending ? b_.CreateSub(last, i) : i;
       for (const PartCall& call : group_) {
         Values all = call.arguments;

@@ -85,8 +85,7 @@ class ThreadKernelBuilder {
     llvm::PointerType* pointer = llvm::PointerType::get(module_.getContext(), 0);
     if (shared_bytes_ == 0) return llvm::ConstantPointerNull::get(pointer);
     constexpr unsigned kShared = 3;  // The address space of shared memory in NVVM.
-    llvm::Type* bytes =
-        llvm::ArrayType::get(llvm::Type::getInt8Ty(module_.getContext()), static_cast<uint64_t>(shared_bytes_));
+    llvm::Type* bytes = llvm::ArrayType::get(llvm::Type::getInt8Ty(module_.getContext()), shared_bytes_);
     auto* const memory = new llvm::GlobalVariable(module_, bytes, false, llvm::GlobalValue::InternalLinkage,
                                                   llvm::UndefValue::get(bytes), request_.symbol + ".shared", nullptr,
                                                   llvm::GlobalValue::NotThreadLocal, kShared);
@@ -99,7 +98,7 @@ class ThreadKernelBuilder {
     llvm::LLVMContext& context = module_.getContext();
     llvm::NamedMDNode* annotations = module_.getOrInsertNamedMetadata("nvvm.annotations");
     const auto add = [&](const char* name, int64_t value) {
-      llvm::Constant* number = llvm::ConstantInt::get(llvm::Type::getInt32Ty(context), static_cast<uint64_t>(value));
+      llvm::Constant* number = llvm::ConstantInt::get(llvm::Type::getInt32Ty(context), value);
       annotations->addOperand(
           llvm::MDNode::get(context, {llvm::ValueAsMetadata::get(kernel), llvm::MDString::get(context, name),
                                       llvm::ValueAsMetadata::get(number)}));

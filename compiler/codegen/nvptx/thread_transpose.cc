@@ -81,7 +81,7 @@ void EmitTilePart(KernelContext& kernel, const TileTranspose& transpose, const A
           type, operand.base, ir.Add(ir.Add(from, row), ir.Mul(column, transpose.columns.from)));
       llvm::Value* target =
           ir.Address(type, result.base, ir.Add(ir.Add(to, column), ir.Mul(row, transpose.rows.to)));
-      const llvm::Align align(static_cast<uint64_t>(tensor::ByteWidth(result.shape.type)));
+      const llvm::Align align(tensor::ByteWidth(result.shape.type));
       llvm::Value* value = ir.b.CreateAlignedLoad(type, is_store ? staged : source, align);
       ir.b.CreateAlignedStore(value, is_store ? target : staged, align);
     });

@@ -243,7 +243,7 @@ absl::StatusOr<LoweredLlo> LloLowering::Run(const Computation& computation) {
 
 machine::LloMemory InitialMemory(const LoweredLlo& lowered) {
   machine::LloMemory memory = lowered.constants;
-  for (size_t b = 0; b < memory.size(); ++b) memory[b].resize(static_cast<size_t>(lowered.bytes[b]), '\0');
+  for (size_t b = 0; b < memory.size(); ++b) memory[b].resize(lowered.bytes[b], '\0');
   return memory;
 }
 

@@ -149,10 +149,10 @@ void Simplify(Dims* sizes, Dims* permutation) {
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return groups[a][0] < groups[b][0]; });
   Dims merged(groups.size()), result(groups.size());
-  for (size_t position = 0; position < order.size(); ++position) {
+  for (int64_t position = 0; position < std::ssize(order); ++position) {
     merged[position] = 1;
     for (const int64_t d : groups[order[position]]) merged[position] *= (*sizes)[d];
-    result[order[position]] = static_cast<int64_t>(position);
+    result[order[position]] = position;
   }
   *sizes = merged;
   *permutation = result;

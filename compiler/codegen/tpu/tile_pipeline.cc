@@ -60,7 +60,7 @@ TilePipeline::TilePipeline(LloBuilder* builder, TileGrid grid, std::vector<TileS
   if (tiles <= kSmallTiles && 4 * tiles <= builder_.stream_tiles()) depth_ = 4;
   for (const TileStream& stream : inputs) inputs_.push_back(Place(stream, true));
   for (const TileStream& stream : outputs) outputs_.push_back(Place(stream, false));
-  for (size_t i = 0; i < inputs_.size(); ++i) inputs_[i].semaphore = static_cast<int>(i);
+  for (int i = 0; i < std::ssize(inputs_); ++i) inputs_[i].semaphore = i;
   for (size_t i = 0; i < outputs_.size(); ++i) outputs_[i].semaphore = static_cast<int>(inputs_.size() + i);
 }
 

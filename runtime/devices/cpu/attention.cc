@@ -67,7 +67,7 @@ void StoreHalves(absl::Span<const float> from, int64_t stride, uint16_t* to) {
   for (; !from.empty(); from.remove_prefix(std::min(from.size(), part.size()))) {
     const auto count = static_cast<int64_t>(std::min(from.size(), part.size()));
     NarrowHalf(from.data(), count, part.data());
-    for (int64_t i = 0; i < count; ++i) to[i * stride] = part[static_cast<size_t>(i)];
+    for (int64_t i = 0; i < count; ++i) to[i * stride] = part[i];
     to += count * stride;
   }
 }
@@ -188,9 +188,9 @@ class BlockRunner {
     rows_ = tiles_ + program_.tiles * op.tile_elements_;
     narrow_ = rows_ + program_.row_slots * op.chunk_rows_ * op.row_stride_;
     side_ = narrow_ + program_.narrow_slots * kRowAlignment;
-    for (size_t c = 0; c < program_.constants.size(); ++c) {
+    for (int64_t c = 0; c < std::ssize(program_.constants); ++c) {
       for (int64_t i = 0; i < kRowAlignment; ++i) {
-        std::memcpy(narrow_ + static_cast<int64_t>(c) * kRowAlignment + i, &program_.constants[c], sizeof(float));
+        std::memcpy(narrow_ + c * kRowAlignment + i, &program_.constants[c], sizeof(float));
       }
     }
     for (int32_t i = 0; program_.has_column_index && i < op.row_stride_; ++i) std::memcpy(rows_ + i, &i, sizeof(i));
@@ -250,9 +250,9 @@ class BlockRunner {
   void PackPanels(int64_t width, int64_t count, float* to, const F& load) {
     const int64_t panel = op_.panel_, panels = op_.Panels(width);
     std::vector<float>& line = line_;
-    line.assign(static_cast<size_t>(panels * panel), 0.0f);
+    line.assign(panels * panel, 0.0f);
     for (int64_t row = 0; row < count; ++row) {
-      load(row, absl::MakeSpan(line.data(), static_cast<size_t>(width)));
+      load(row, absl::MakeSpan(line.data(), width));
       for (int64_t p = 0; p < panels; ++p) {
         std::copy_n(line.data() + p * panel, panel, to + (p * count + row) * panel);
       }
@@ -261,7 +261,7 @@ class BlockRunner {
 
   void PackTransposed(const Pack& pack, const AttentionArray& array, int64_t offset, float* to) {
     const int64_t panel = op_.panel_, panels = op_.Panels(program_.columns);
-    line_.assign(static_cast<size_t>(pack.width), 0.0f);
+    line_.assign(pack.width, 0.0f);
     for (int64_t p = 0; p < panels; ++p, to += panel * pack.width) {
       for (int64_t i = 0; i < panel; ++i) {
         const int64_t column = p * panel + i;
@@ -341,7 +341,7 @@ class BlockRunner {
     for (int64_t r = 0; r < count_; ++r) {
       SetRow(first_ + r);
       LoadFloats(array.type, from, Offset(array), array.strides[program_.FeatureDimension()],
-                 absl::MakeSpan(to + r * width, static_cast<size_t>(width)));
+                 absl::MakeSpan(to + r * width, width));
     }
     LeaveRow();
   }
@@ -373,7 +373,7 @@ class BlockRunner {
       case AttentionStep::Kind::kIndex:
         for (int64_t r = 0; r < chunk_; ++r) {
           SetRow(first_ + row_ + r);
-          const int32_t index = static_cast<int32_t>(index_[static_cast<size_t>(step.source)]);
+          const int32_t index = static_cast<int32_t>(index_[step.source]);
           std::memcpy(result + r, &index, sizeof(index));
         }
         break;
@@ -469,7 +469,7 @@ class BlockRunner {
       tile.b_panel = count_ * op_.panel_;
       tile.b_row = op_.panel_;
     }
-    tile.c = sums_ + op_.sum_offsets_[static_cast<size_t>(result.number)];
+    tile.c = sums_ + op_.sum_offsets_[result.number];
     tile.c_row = op_.Panels(result.width) * op_.panel_;
     tile.m = columns_;
     tile.n = RoundUp(result.width, kernels_.lanes);
@@ -557,7 +557,7 @@ class AttentionCall final : public LibraryCall {
       for (size_t d = program.batch.size(); d-- > 0; rest /= program.batch[d]) {
         offset += rest % program.batch[d] * result.array.strides[d];
       }
-      const float* from = sum + op_.sum_offsets_[static_cast<size_t>(result.number)];
+      const float* from = sum + op_.sum_offsets_[result.number];
       const int64_t width = op_.Panels(result.width) * op_.panel_;
       for (int64_t c = 0; c < program.columns; ++c) {
         StoreFloats(result.array.type, {from + c * width, static_cast<size_t>(result.width)},

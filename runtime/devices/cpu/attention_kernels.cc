@@ -24,7 +24,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Floats = hn::ScalableTag<float>;
 using Integers = hn::ScalableTag<int32_t>;
 using Vector = hn::Vec<Floats>;
-constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Floats()));
+constexpr int64_t kLanes = hn::MaxLanes(Floats());
 constexpr int64_t kPanel = 2 * kLanes;
 // Each row has two vectors of accumulators. With 32 registers, twelve rows leave eight registers for the operands.
 constexpr int kMaxRows = HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON ? 12 : 6;

@@ -165,7 +165,7 @@ class Reader {
 
   // Checks the numbers of inputs, operands and values, and finds the last use of each value.
   absl::Status FindUses() {
-    states_.resize(static_cast<size_t>(op_.values_size()));
+    states_.resize(op_.values_size());
     for (int v = 0; v < op_.values_size(); ++v) {
       const AttentionOp::Value& value = op_.values(v);
       for (const int input : value.inputs()) {

@@ -250,7 +250,7 @@ class DnnlConvolution final : public PreparedLibraryOp {
     for (size_t i = 0; i < 3; ++i) {
       variant.inside[i] = variant.op.Desc(sides_[i].query);
       if (dnnl_memory_desc_equal(&variant.outside[i], &variant.inside[i]) != 0) continue;
-      const int64_t inside_bytes = static_cast<int64_t>(dnnl_memory_desc_get_size(&variant.inside[i]));
+      const int64_t inside_bytes = dnnl_memory_desc_get_size(&variant.inside[i]);
       const int64_t bytes = RoundUp(inside_bytes, XLAD_BUFFER_ALIGNMENT);
       sides_[i].bytes = std::max(sides_[i].bytes, bytes);
       if (sides_[i].tiled_dim == kNone) continue;
@@ -366,8 +366,7 @@ void Flip(const Strided& tensor, size_t spatial, int64_t width, const void* from
       at += index[d] * tensor.strides[d];
       mirrored += (d < first ? index[d] : tensor.sizes[d] - 1 - index[d]) * tensor.strides[d];
     }
-    std::memcpy(static_cast<char*>(to) + at * width, static_cast<const char*>(from) + mirrored * width,
-                static_cast<size_t>(width));
+    std::memcpy(static_cast<char*>(to) + at * width, static_cast<const char*>(from) + mirrored * width, width);
   } while (tensor::NextIndex(tensor.sizes, absl::MakeSpan(index)));
 }
 

@@ -76,15 +76,14 @@ class CpuStream final : public Stream {
     std::byte* const target = static_cast<std::byte*>(to);
     const std::byte* const source = static_cast<const std::byte*>(from);
     const bool overlap = target < source + bytes && source < target + bytes;
-    ForParts(overlap ? 1 : bytes / kMinBytesOfPart, bytes, [&](int64_t begin, int64_t end) {
-      std::memmove(target + begin, source + begin, static_cast<size_t>(end - begin));
-    });
+    ForParts(overlap ? 1 : bytes / kMinBytesOfPart, bytes,
+             [&](int64_t begin, int64_t end) { std::memmove(target + begin, source + begin, end - begin); });
     return absl::OkStatus();
   }
   absl::Status FillZero(void* to, int64_t bytes) override {
     XLAD_RETURN_IF_ERROR(CheckBytes("cpu", bytes));
     ForParts(bytes / kMinBytesOfPart, bytes, [&](int64_t begin, int64_t end) {
-      if (end > begin) std::memset(static_cast<std::byte*>(to) + begin, 0, static_cast<size_t>(end - begin));
+      if (end > begin) std::memset(static_cast<std::byte*>(to) + begin, 0, end - begin);
     });
     return absl::OkStatus();
   }

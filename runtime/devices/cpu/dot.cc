@@ -240,7 +240,7 @@ class DotCall final : public LibraryCall {
     void *lhs = buffers[0], *rhs = buffers[1], *result = buffers[2];
     if (dot_.empty_) {
       const int64_t width = tensor::ByteWidth(dot_.types_.result);
-      std::memset(result, 0, static_cast<size_t>(dot_.result_elements_ * width));
+      std::memset(result, 0, dot_.result_elements_ * width);
       return absl::OkStatus();
     }
     char* free = static_cast<char*>(scratch);

@@ -22,7 +22,7 @@ absl::Status Misfit(const std::string& found, const std::string& expected) {
 // range or listed twice.
 absl::Status CheckSide(const char* side, int64_t ndim, const google::protobuf::RepeatedField<int64_t>& batch,
                        const google::protobuf::RepeatedField<int64_t>& contracting, std::vector<bool>* used) {
-  used->assign(static_cast<size_t>(ndim), false);
+  used->assign(ndim, false);
   for (const auto* list : {&batch, &contracting}) {
     for (const int64_t d : *list) {
       if (d < 0 || d >= ndim || (*used)[d]) {

@@ -257,7 +257,7 @@ class PreparedFft final : public PreparedLibraryOp {
   }
 
  private:
-  static constexpr int64_t width() { return static_cast<int64_t>(sizeof(T)); }
+  static constexpr int64_t width() { return sizeof(T); }
   // The columns of an IRFFT are transformed before its rows, into memory of their own.
   int64_t own_elements() const { return rows_first_ || columns_.empty() ? 0 : (spectrum_elements_ + 63) / 64 * 64; }
   int64_t thread_bytes() const {

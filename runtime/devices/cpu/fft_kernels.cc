@@ -71,7 +71,7 @@ HWY_INLINE void Store(D d, const Pair<hn::Vec<D>>& value, const FftArray<T>& arr
 template <typename T, typename F>
 HWY_INLINE void ForVectors(int64_t count, const F& f) {
   const hn::ScalableTag<T> full;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(full));
+  const int64_t lanes = hn::Lanes(full);
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) f(full, i);
   if constexpr (hn::MaxLanes(hn::ScalableTag<T>()) > 8) {
@@ -197,9 +197,9 @@ HWY_INLINE void StoreSpread(D d, const hn::Vec<D>* x, int64_t s, int64_t first, 
       hn::StoreInterleaved4(x[0], x[1], x[2], x[3], d, parts[0]);
       hn::StoreInterleaved4(x[kRadix - 4], x[kRadix - 3], x[kRadix - 2], x[kRadix - 1], d, parts[1]);
       const hn::CappedTag<T, 4> four;
-      for (size_t i = 0; i < kLanes; ++i) {
+      for (int64_t i = 0; i < kLanes; ++i) {
         for (int part = 0; part < 2; ++part) {
-          T* const target = to + 8 * (first + static_cast<int64_t>(i)) + 4 * part;
+          T* const target = to + 8 * (first + i) + 4 * part;
           for (size_t e = 0; e < 4; e += hn::Lanes(four)) {
             hn::StoreU(hn::Load(four, parts[part] + 4 * i + e), four, target + e);
           }

@@ -20,7 +20,7 @@ std::vector<int> Radices(int64_t n) {
   for (; n % 2 == 0; n /= 2) ++twos;
   int eights = twos / 3;
   if (twos % 3 == 1 && eights > 0) --eights;  // For example, 16 becomes 4 * 4 and not 8 * 2.
-  radices.assign(static_cast<size_t>(eights), 8);
+  radices.assign(eights, 8);
   for (twos -= 3 * eights; twos >= 2; twos -= 2) radices.push_back(4);
   for (int radix : {7, 5, 3}) {
     for (; n % radix == 0; n /= radix) radices.push_back(radix);
@@ -120,7 +120,7 @@ void FftPlan<T>::AddPasses(const std::vector<int>& radices) {
     pass.stride = stride;
     pass.spread = !batched_ && stride < kMinStride && HasFunction(radix) && pass.m > 1;
     const int64_t repeats = pass.spread ? stride : 1;
-    auto twiddles = std::make_unique<T[]>(static_cast<size_t>(2 * (radix - 1) * pass.m * repeats));
+    auto twiddles = std::make_unique<T[]>(2 * (radix - 1) * pass.m * repeats);
     for (int64_t j = 1; j < radix; ++j) {
       for (int64_t p = 0; p < pass.m; ++p) {
         double re, im;
@@ -128,20 +128,20 @@ void FftPlan<T>::AddPasses(const std::vector<int>& radices) {
         for (int64_t q = 0; q < repeats; ++q) {
           const int64_t spread_at = 2 * (j - 1) * pass.m * stride + p * stride + q;
           const int64_t at = pass.spread ? spread_at : 2 * ((radix - 1) * p + j - 1);
-          twiddles[static_cast<size_t>(at)] = static_cast<T>(re);
-          twiddles[static_cast<size_t>(pass.spread ? at + pass.m * stride : at + 1)] = static_cast<T>(im);
+          twiddles[at] = static_cast<T>(re);
+          twiddles[pass.spread ? at + pass.m * stride : at + 1] = static_cast<T>(im);
         }
       }
     }
     pass.twiddles = twiddles.get();
     constants_.push_back(std::move(twiddles));
     if (!HasFunction(radix)) {
-      auto roots = std::make_unique<T[]>(static_cast<size_t>(2 * radix));
+      auto roots = std::make_unique<T[]>(2 * radix);
       for (int64_t k = 0; k < radix; ++k) {
         double re, im;
         FftRoot(k, radix, &re, &im);
-        roots[static_cast<size_t>(2 * k)] = static_cast<T>(re);
-        roots[static_cast<size_t>(2 * k + 1)] = static_cast<T>(im);
+        roots[2 * k] = static_cast<T>(re);
+        roots[2 * k + 1] = static_cast<T>(im);
       }
       pass.roots = roots.get();
       constants_.push_back(std::move(roots));
@@ -187,11 +187,11 @@ void FftPlan<T>::Run(const FftArray<T>& from, const FftArray<T>& to, int64_t lin
 template <typename T>
 void FftPlan<T>::PrepareConvolution(int64_t length) {
   convolution_ = std::make_unique<FftPlan<T>>(length, /*batched=*/false);
-  constants_.push_back(std::make_unique<T[]>(static_cast<size_t>(2 * Padded(n_))));
+  constants_.push_back(std::make_unique<T[]>(2 * Padded(n_)));
   chirp_ = Separate(constants_.back().get(), n_);
-  constants_.push_back(std::make_unique<T[]>(static_cast<size_t>(2 * Padded(length))));
+  constants_.push_back(std::make_unique<T[]>(2 * Padded(length)));
   filter_ = Separate(constants_.back().get(), length);
-  std::vector<T> mirrored(static_cast<size_t>(2 * Padded(length)));
+  std::vector<T> mirrored(2 * Padded(length));
   const FftArray<T> impulse = Separate(mirrored.data(), length);
   int64_t square = 0;  // k^2 modulo 2n.
   for (int64_t k = 0; k < n_; ++k) {
@@ -205,7 +205,7 @@ void FftPlan<T>::PrepareConvolution(int64_t length) {
     }
     square = (square + 2 * k + 1) % (2 * n_);
   }
-  std::vector<T> scratch(static_cast<size_t>(convolution_->scratch_elements(1)));
+  std::vector<T> scratch(convolution_->scratch_elements(1));
   convolution_->Run(impulse, filter_, 1, static_cast<T>(1.0 / static_cast<double>(length)), scratch.data());
 }
 

@@ -48,11 +48,11 @@ class LapackMatrix {
 
   template <typename E = T>
   const E* operand(int i) const {
-    return static_cast<const E*>(operands_[static_cast<size_t>(i)]);
+    return static_cast<const E*>(operands_[i]);
   }
   template <typename E = T>
   E* result(int i) const {
-    return static_cast<E*>(results_[static_cast<size_t>(i)]);
+    return static_cast<E*>(results_[i]);
   }
 
   bool measures() const { return memory_ == nullptr; }

@@ -21,7 +21,7 @@ constexpr int64_t kShare = 4;
 }  // namespace
 
 ThreadTeam::ThreadTeam(int threads)
-    : threads_(std::clamp(threads, 1, static_cast<int>(kJoined))), parts_(new Part[static_cast<size_t>(threads_)]) {}
+    : threads_(std::clamp(threads, 1, static_cast<int>(kJoined))), parts_(new Part[threads_]) {}
 
 ThreadTeam::~ThreadTeam() {
   ending_.store(true);

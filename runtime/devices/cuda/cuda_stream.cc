@@ -203,7 +203,7 @@ absl::Status CudaStream::FillZero(void* to, int64_t bytes) {
   XLAD_RETURN_IF_ERROR(CheckBytes("cuda", bytes));
   XLAD_RETURN_IF_ERROR(Begin());
   if (bytes == 0) return absl::OkStatus();
-  return Check(gpu_->driver().cuMemsetD8Async(Address(to), 0, static_cast<size_t>(bytes), stream_), "fill");
+  return Check(gpu_->driver().cuMemsetD8Async(Address(to), 0, bytes, stream_), "fill");
 }
 
 absl::StatusOr<std::unique_ptr<Event>> CudaStream::Record() {

@@ -106,7 +106,7 @@ DotKernel KernelOf(const XladDotProblem& problem) {
 std::pair<int64_t, int64_t> SizeAndStride(const ArrayShape& shape, int64_t d) {
   const Dims dims(shape.dims().begin(), shape.dims().end());
   const Dims strides = tensor::Strides(dims);
-  return {dims[static_cast<size_t>(d)], strides[static_cast<size_t>(d)]};
+  return {dims[d], strides[d]};
 }
 
 XladConvolutionProblem ConvolutionProblem(const ConvolutionOp& op, const Elements& elements) {
@@ -301,9 +301,7 @@ absl::Status LibraryOpsLauncher::RunOnHost(const LibraryOps::Op& op, absl::Span<
   const auto lines = [](int64_t bytes) { return std::vector<Line>(bytes / XLAD_BUFFER_ALIGNMENT + 1); };
   std::vector<std::vector<Line>> arrays;
   std::vector<void*> addresses;
-  const auto bytes_of = [&](size_t b) {
-    return absl::MakeSpan(arrays[b][0].bytes.data(), static_cast<size_t>(op.buffers[b].bytes));
-  };
+  const auto bytes_of = [&](size_t b) { return absl::MakeSpan(arrays[b][0].bytes.data(), op.buffers[b].bytes); };
   for (size_t b = 0; b < buffers.size(); ++b) {
     arrays.push_back(lines(op.buffers[b].bytes));
     addresses.push_back(arrays[b].data());

@@ -28,7 +28,7 @@ class LibraryOps {
                                                           const Executable& executable);
   ~LibraryOps();
 
-  int64_t count() const { return static_cast<int64_t>(ops_.size()); }
+  int64_t count() const { return std::ssize(ops_); }
   size_t buffer_count(int op) const { return ops_[op].host->buffer_count(); }
   // Whether the host computes the op.
   bool IsOnHost(int op) const {

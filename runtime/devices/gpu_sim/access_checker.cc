@@ -19,8 +19,7 @@ thread_local AccessChecker* active = nullptr;
 struct AccessHooks {
   static void Buffer(int32_t argument, const void* address, int64_t bytes, int32_t role) {
     if (active == nullptr) return;
-    active->AddBuffer(static_cast<size_t>(argument), reinterpret_cast<uintptr_t>(address), bytes,
-                      static_cast<AccessChecker::Role>(role));
+    active->AddBuffer(argument, reinterpret_cast<uintptr_t>(address), bytes, static_cast<AccessChecker::Role>(role));
   }
   static void Part(const char* kernel, int64_t tile, int64_t part) {
     if (active != nullptr) active->Part(kernel, tile, part);
@@ -85,7 +84,7 @@ void* AccessChecker::Access(uintptr_t address, int64_t bytes, bool is_store, int
          argument < 0 ? absl::StrCat(what, "outside of the buffers of the kernel")
                       : absl::StrCat(what, "at byte ", static_cast<int64_t>(address - buffer.begin), " of ",
                                      buffer.Name(), ", expected one of its ", buffer.end - buffer.begin, " bytes"));
-    elsewhere_.assign(static_cast<size_t>(bytes), std::byte{0});
+    elsewhere_.assign(bytes, std::byte{0});
     return elsewhere_.data();
   }
   uint64_t hash = MixBits(static_cast<uint64_t>(tile_) << 32 | static_cast<uint64_t>(thread));
@@ -97,8 +96,8 @@ void* AccessChecker::Access(uintptr_t address, int64_t bytes, bool is_store, int
 }
 
 int64_t AccessChecker::FindBuffer(uintptr_t address) const {
-  for (size_t i = 0; i < buffers_.size(); ++i) {
-    if (buffers_[i].begin <= address && address < buffers_[i].end) return static_cast<int64_t>(i);
+  for (int64_t i = 0; i < std::ssize(buffers_); ++i) {
+    if (buffers_[i].begin <= address && address < buffers_[i].end) return i;
   }
   return -1;
 }

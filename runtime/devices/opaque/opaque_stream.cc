@@ -129,7 +129,7 @@ absl::Status OpaqueStream::Copy(void* to, const void* from, int64_t bytes) {
   XLAD_ASSIGN_OR_RETURN(std::byte* const real_to, heap_->Translate(to, bytes));
   XLAD_ASSIGN_OR_RETURN(const std::byte* const real_from, heap_->Translate(from, bytes));
   return Enqueue([real_to, real_from, bytes] {
-    if (bytes > 0) std::memmove(real_to, real_from, static_cast<size_t>(bytes));
+    if (bytes > 0) std::memmove(real_to, real_from, bytes);
     return absl::OkStatus();
   });
 }
@@ -137,7 +137,7 @@ absl::Status OpaqueStream::Copy(void* to, const void* from, int64_t bytes) {
 absl::Status OpaqueStream::FillZero(void* to, int64_t bytes) {
   XLAD_ASSIGN_OR_RETURN(std::byte* const real, heap_->Translate(to, bytes));
   return Enqueue([real, bytes] {
-    if (bytes > 0) std::memset(real, 0, static_cast<size_t>(bytes));
+    if (bytes > 0) std::memset(real, 0, bytes);
     return absl::OkStatus();
   });
 }

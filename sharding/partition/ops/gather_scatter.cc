@@ -24,8 +24,8 @@ bool Has(const DimensionFactors& factors, size_t f) {
 
 // The operand dimension that has factor f, or -1.
 int64_t OperandDim(const OpRule& rule, size_t f) {
-  for (size_t d = 0; d < rule.operands[0].size(); ++d) {
-    if (Has(rule.operands[0][d], f)) return static_cast<int64_t>(d);
+  for (int64_t d = 0; d < std::ssize(rule.operands[0]); ++d) {
+    if (Has(rule.operands[0][d], f)) return d;
   }
   return -1;
 }

@@ -70,9 +70,9 @@ bool Moves(const Instruction& op, size_t d) {
 std::vector<MovedDim> MovedDims(const Instruction& op, const OpRule& rule, const Assignment& assignment,
                              WindowNeed (*need)(const Instruction&, size_t, int64_t)) {
   std::vector<MovedDim> moved;
-  for (size_t d = 0; d < rule.results[0].size(); ++d) {
+  for (int64_t d = 0; d < std::ssize(rule.results[0]); ++d) {
     const int64_t shards = ShardCount(AxesOf(assignment, rule.results[0][d]));
-    if (shards > 1 && Moves(op, d)) moved.push_back({0, static_cast<int64_t>(d), shards, need(op, d, shards)});
+    if (shards > 1 && Moves(op, d)) moved.push_back({0, d, shards, need(op, d, shards)});
   }
   return moved;
 }

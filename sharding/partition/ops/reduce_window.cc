@@ -43,14 +43,13 @@ std::vector<WindowedDim> WindowedDims(const Instruction& instruction, const OpRu
   const Dims& dims = instruction.operand(0)->shape().dims();
   const hlo::Shape& result = instruction.shape().is_array() ? instruction.shape() : instruction.shape().tuple()[0];
   std::vector<WindowedDim> split;
-  for (size_t d = 0; d < dims.size(); ++d) {
+  for (int64_t d = 0; d < std::ssize(dims); ++d) {
     const hlo::WindowDimension& window = (*instruction.attributes().window)[d];
     const int64_t shards = ShardCount(AxesOf(assignment, rule.operands[0][d]));
     if (shards == 1 || window == hlo::WindowDimension{} || IsCumulative(instruction, d)) continue;
     const int64_t windows = ShardSize(result.dims()[d], shards);
-    split.push_back({static_cast<int64_t>(d), NeedOf(dims[d], ShardSize(dims[d], shards),
-                                                     WindowStarts(window, windows, shards),
-                                                     WindowSpan(window, windows), window.base_dilation)});
+    split.push_back({d, NeedOf(dims[d], ShardSize(dims[d], shards), WindowStarts(window, windows, shards),
+                               WindowSpan(window, windows), window.base_dilation)});
   }
   return split;
 }
@@ -58,9 +57,9 @@ std::vector<WindowedDim> WindowedDims(const Instruction& instruction, const OpRu
 // The split dimensions along which the op is cumulative.
 std::vector<SplitDim> CumulativeDims(const LocalOp& op) {
   std::vector<SplitDim> dims;
-  for (size_t d = 0; d < op.operands[0].sharding.dims.size(); ++d) {
+  for (int64_t d = 0; d < std::ssize(op.operands[0].sharding.dims); ++d) {
     const AxisList& axes = op.operands[0].sharding.dims[d].axes;
-    if (!axes.empty() && IsCumulative(*op.source, d)) dims.push_back({static_cast<int64_t>(d), axes});
+    if (!axes.empty() && IsCumulative(*op.source, d)) dims.push_back({d, axes});
   }
   return dims;
 }

@@ -41,12 +41,12 @@ std::vector<ScatteredDim> ScatteredDims(const Instruction& instruction, const Op
                                         const Assignment& assignment) {
   const Dims& dims = instruction.operand(0)->shape().dims();
   std::vector<ScatteredDim> split;
-  for (size_t d = 0; d < dims.size(); ++d) {
+  for (int64_t d = 0; d < std::ssize(dims); ++d) {
     const hlo::WindowDimension& window = (*instruction.attributes().window)[d];
     const int64_t shards = ShardCount(AxesOf(assignment, rule.operands[0][d]));
     if (shards == 1 || window == hlo::WindowDimension{}) continue;
     const int64_t windows = instruction.operand(1)->shape().dims()[d];
-    split.push_back(PlanDim(static_cast<int64_t>(d), dims[d], windows, window, shards));
+    split.push_back(PlanDim(d, dims[d], windows, window, shards));
   }
   return split;
 }

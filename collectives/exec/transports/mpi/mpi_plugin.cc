@@ -254,7 +254,7 @@ int TestParts(xlad_transport_request* request, bool* ended, size_t* received) {
   for (const MPI_Status& status : statuses) {
     int bytes = 0;
     if (request->receives) MPI_Get_count(&status, MPI_BYTE, &bytes);
-    *received += static_cast<size_t>(bytes);
+    *received += bytes;
   }
   return result;
 }

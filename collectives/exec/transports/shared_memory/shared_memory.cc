@@ -95,7 +95,7 @@ absl::StatusOr<std::unique_ptr<SharedSegment>> SharedSegment::Open(const std::st
     return absl::InvalidArgumentError(
         absl::StrCat("segment ", name, ": found a file without seals or of another size, expected a segment"));
   }
-  XLAD_RETURN_IF_ERROR(segment->Map(static_cast<size_t>(info.st_size)));
+  XLAD_RETURN_IF_ERROR(segment->Map(info.st_size));
   SegmentHead head;
   std::memcpy(&head, segment->address_, sizeof head);
   if (head.magic != kMagic || head.nonce != nonce) {
@@ -225,7 +225,7 @@ absl::StatusOr<size_t> SharedPipe::Room() const {
 absl::StatusOr<size_t> SharedPipe::Readable() const {
   const uint64_t there = in_->written.load() - in_->read.load(std::memory_order_relaxed);
   if (there > ring_bytes_) return absl::DataLossError("found a position outside the ring");
-  return static_cast<size_t>(there);
+  return there;
 }
 
 absl::StatusOr<size_t> SharedPipe::Write(absl::Span<const std::byte> bytes) {

@@ -165,7 +165,7 @@ class TcpConnection::Inbox final : public ReceiveLink {
 
   bool IsFull() {
     std::lock_guard<std::mutex> lock(mutex_);
-    return static_cast<int>(messages_.size()) >= connection_->options_.slots;
+    return std::ssize(messages_) >= connection_->options_.slots;
   }
 
  private:
