@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kMaxAheadMs = 5000;
 constexpr int64_t kMinAhead = 8;  // In steps. Workers with collectives in every step are at most a few steps apart.
-constexpr int64_t kCheckMs = 500;
+constexpr int64_t kComparedEveryMs = 500;
 constexpr int64_t kMeasureMs = 1000;
 // Reports that were delayed, for example while the coordinator was stopped, can arrive in any order. Only after this
 // time are they all known.
@@ -60,7 +60,7 @@ void KeepTogether(Context& context, const Job& job) {
   Attempt& attempt = context.attempts.at(job.id);
   Attempt::Pace& pace = attempt.pace;
   const bool may_drift = job.state == RUNNING && !job.spec.session() && job.placed.peers_size() > 1;
-  if (!may_drift || context.now_ns - pace.checked_ns < kCheckMs * kNsPerMs) return;
+  if (!may_drift || context.now_ns - pace.checked_ns < kComparedEveryMs * kNsPerMs) return;
   pace.checked_ns = context.now_ns;
   const std::optional<Range> range = ProgressOf(context, job, attempt);
   if (!range.has_value()) return EndPauses(&pace);

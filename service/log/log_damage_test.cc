@@ -17,16 +17,16 @@ namespace {
 
 constexpr int kBatches = 12;
 constexpr size_t kWalHeaderBytes = 32;
-const std::vector<std::string> kJobs = {"job-1", "job-2", "job-3"};
+const std::vector<std::string> kLogJobs = {"job-1", "job-2", "job-3"};
 
 // Returns the batch with this number: an event of each job, one of which fills several pages, and steps of one job.
 LogBatch BatchOf(int number) {
   LogBatch batch;
-  for (const std::string& job : kJobs) {
+  for (const std::string& job : kLogJobs) {
     JobEvent& event = batch.events.emplace_back();
     event.set_job_id(job);
     event.mutable_submitted()->set_client_key(absl::StrCat(number));
-    if (job == kJobs[number % 3]) event.mutable_submitted()->mutable_spec()->set_name(std::string(6000, 'n'));
+    if (job == kLogJobs[number % 3]) event.mutable_submitted()->mutable_spec()->set_name(std::string(6000, 'n'));
   }
   std::vector<StepMetrics> rows(20);
   for (int i = 0; i < 20; ++i) {
@@ -34,7 +34,7 @@ LogBatch BatchOf(int number) {
     rows[i].set_attempt(1);
     rows[i].add_values(1.0F / static_cast<float>(i + number + 1));
   }
-  batch.metrics = {{JobId(kJobs[number % 3]), std::move(rows)}};
+  batch.metrics = {{JobId(kLogJobs[number % 3]), std::move(rows)}};
   return batch;
 }
 
@@ -49,7 +49,7 @@ absl::StatusOr<std::string> ReadAll(const std::string& path) {
     return absl::OkStatus();
   }));
   std::string all = absl::StrCat(count, "\n", events);
-  for (const std::string& job : kJobs) {
+  for (const std::string& job : kLogJobs) {
     XLAD_ASSIGN_OR_RETURN(const std::vector<JobEvent> of_job, log->ReadEventsOf(JobId(job), 0, 1000));
     for (const JobEvent& event : of_job) absl::StrAppend(&all, event.ShortDebugString(), "\n");
     XLAD_ASSIGN_OR_RETURN(const std::vector<StepMetrics> metrics, log->ReadMetrics(JobId(job), 0, 1000));
