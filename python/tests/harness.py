@@ -5,12 +5,15 @@ import importlib.util
 import inspect
 import os
 import pathlib
+import subprocess
+import tempfile
 import unittest
 
 import jax
 import numpy as np
 
 import xlad
+from xlad.installed_command import find_program
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 
@@ -35,6 +38,26 @@ PATIENCE_S, wait_for = patience.PATIENCE_S, patience.wait_for
 def example(name):
     """Returns the script examples/NAME.py as a module, without running its main part."""
     return load("examples", name)
+
+
+def start_cluster(test, device):
+    """Returns a Cluster of one worker with these devices, which ends with the test."""
+    where = tempfile.TemporaryDirectory()
+    test.addCleanup(where.cleanup)
+    log = open(os.path.join(where.name, "log"), "w")
+    test.addCleanup(log.close)
+    process = subprocess.Popen([find_program(), "up", "--parent", str(os.getpid()), "--listen", "127.0.0.1:0",
+                                "--data", os.path.join(where.name, "data"), "--device", device, "--workers", "1"],
+                               stdout=subprocess.PIPE, stderr=log, text=True)
+    test.addCleanup(process.stdout.close)
+    test.addCleanup(process.wait, PATIENCE_S)
+    test.addCleanup(process.terminate)
+    address = process.stdout.readline().strip()
+    # An empty address would mean the user's own cluster, so CPU devices would be compared with each other.
+    test.assertTrue(address, f"xlad up for {device} ended: {pathlib.Path(log.name).read_text()}")
+    cluster = xlad.connect(address)
+    test.addCleanup(cluster.close)
+    return cluster
 
 
 def batches_of(data, batch, steps):

@@ -4,18 +4,13 @@ Products are of the precision highest, because those of the default precision ar
 every third program runs; with XLAD_ALL_CASES, all programs run, and also on gpu_sim_checked, which finds races.
 """
 
-import os
-import pathlib
-import subprocess
-import tempfile
 import unittest
 
 import jax
 import numpy as np
 import xlad
 from device_programs import PROGRAMS
-from harness import ALL_CASES, PATIENCE_S
-from xlad.installed_command import find_program
+from harness import ALL_CASES, start_cluster
 
 KINDS = ["gpu_sim", "tpu_sim"] + (["gpu_sim_checked"] if ALL_CASES else [])
 SOME = PROGRAMS if ALL_CASES else dict(list(PROGRAMS.items())[::3])
@@ -28,25 +23,6 @@ def arrays_of(tree):
 
 
 class DevicePrograms(unittest.TestCase):
-    def start(self, kind):
-        """Returns a Cluster with one device of the kind, which ends with the test."""
-        where = tempfile.TemporaryDirectory()
-        self.addCleanup(where.cleanup)
-        log = open(os.path.join(where.name, "log"), "w")
-        self.addCleanup(log.close)
-        process = subprocess.Popen([find_program(), "up", "--parent", str(os.getpid()), "--listen", "127.0.0.1:0",
-                                    "--data", os.path.join(where.name, "data"), "--device", f"{kind}:1",
-                                    "--workers", "1"], stdout=subprocess.PIPE, stderr=log, text=True)
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.wait, PATIENCE_S)
-        self.addCleanup(process.terminate)
-        address = process.stdout.readline().strip()
-        # An empty address would mean the user's own cluster, so CPU devices would be compared with each other.
-        self.assertTrue(address, f"xlad up for {kind} ended: {pathlib.Path(log.name).read_text()}")
-        cluster = xlad.connect(address)
-        self.addCleanup(cluster.close)
-        return cluster
-
     def same(self, found, expected):
         self.assertEqual((found.shape, found.dtype), (expected.shape, expected.dtype))
         if not np.issubdtype(expected.dtype, np.inexact):
@@ -56,7 +32,7 @@ class DevicePrograms(unittest.TestCase):
         np.testing.assert_allclose(found, expected, rtol=0, atol=ERROR * (1e-3 + finite.max(initial=0)))
 
     def test_have_the_results_of_cpu_devices(self):
-        cpu, devices = self.start("cpu"), {kind: self.start(kind) for kind in KINDS}
+        cpu, devices = start_cluster(self, "cpu:1"), {kind: start_cluster(self, f"{kind}:1") for kind in KINDS}
         for program, arguments in SOME.items():
             with jax.default_matmul_precision("highest"):
                 expected = arrays_of(xlad.fetch(cpu.jit(program)(*arguments)))
