@@ -1,16 +1,16 @@
-"""Compares xlad's AllReduce over TCP with a plain loop over sockets on a link of limited rate.
+"""Compares xlad's AllReduce over TCP or UCX with a plain loop over sockets on a link of limited rate.
 
     sudo python3 bench/throttled_link/throttled_link.py                        1500 Mbit/s, 1 MB to 64 MB
     sudo python3 bench/throttled_link/throttled_link.py --mbit 400 --bytes 16M --sockets 1,4
+    sudo python3 bench/throttled_link/throttled_link.py --transports tcp,ucx --sockets 1
 
 htb limits the loopback interface of a separate network namespace. Both ranks are in this namespace and share the rate.
 In an AllReduce of two ranks, each rank sends the other as many bytes as its operand has. The loop does the same: each
 of two processes writes this number of bytes to its sockets, and reads the other's bytes in threads.
 
-For each size, xlad and the loop with each number of sockets run in turn. The script prints the median times. For xlad
-and for each other number of sockets, it also prints the median of a ratio: the time of the loop with the first number
-of sockets divided by the time of xlad, or of the loop with the other number. Above 1, the loop with the first number
-of sockets is slower.
+For each size, xlad over each transport and the loop with each number of sockets run in turn. The script prints the
+median times. For each side but the first, it also prints the median of a ratio: the time of the loop with the first
+number of sockets divided by the time of that side. Above 1, the loop with the first number of sockets is slower.
 """
 
 import argparse
@@ -80,11 +80,11 @@ def measure_loop(host, size, count, repeats):
     return statistics.median(map(float, done.stdout.split()[1:]))
 
 
-def measure_xlad(host, args, size):
+def measure_xlad(host, args, transport, size):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "rows.json"
         command = [args.xlad, "bench", "all_reduce", "--ranks", 2, "-b", size, "-e", size, "-f", 2, "-c", 0, "-n", 1,
-                   "-w", 1, "--batches", args.repeats, "--transport", "tcp", "--json", path]
+                   "-w", 1, "--batches", args.repeats, "--transport", transport, "--json", path]
         if args.algorithm:
             command += ["--algorithm", args.algorithm]
         subprocess.run(host.argv(command), stdout=subprocess.DEVNULL, check=True)
@@ -99,6 +99,7 @@ def main():
     parser.add_argument("--mbit", type=float, default=1500)
     parser.add_argument("--bytes", default="1M,4M,16M,64M")
     parser.add_argument("--sockets", default="1,4", help="numbers of sockets of the loop")
+    parser.add_argument("--transports", default="tcp", help="transports of xlad: tcp, ucx")
     parser.add_argument("--algorithm", help="a plan instead of the one that xlad chooses")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=5, help="measurements in a round")
@@ -112,7 +113,8 @@ def main():
             size = int(text[:-1]) << UNITS[text[-1]]
             sides = {f"{count} socket{'s' if count > 1 else ''}":
                      lambda count=count: measure_loop(host, size, count, args.repeats) for count in counts}
-            sides["xlad"] = lambda: measure_xlad(host, args, size)
+            sides |= {f"xlad {transport}": lambda transport=transport: measure_xlad(host, args, transport, size)
+                      for transport in args.transports.split(",")}
             rounds = [{name: side() for name, side in sides.items()} for _ in range(args.rounds)]
             base = next(iter(sides))
             columns = [f"{name} {1e3 * statistics.median(row[name] for row in rounds):.2f} ms "
