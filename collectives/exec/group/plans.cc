@@ -15,6 +15,10 @@ constexpr int64_t kOneShotBytesWithSharedCore = 32 << 10;
 // For an AllGather, slots read as many bytes as one shot. If each rank has a core of its own, one shot is therefore
 // faster only for small sizes.
 constexpr int64_t kOneShotBytesOfAllGather = 2 << 10;
+// In a broadcast by slots, the others copy one chunk while the root fills the slot of the next one. In one shot, they
+// begin only when the root has copied everything.
+constexpr int64_t kOneShotBytesOfBroadcast = 4 << 10;
+constexpr int64_t kLeastChunksOfBroadcast = 4;
 // Below this size, an operation on registered buffers is slower than one shot: it has two rounds, whereas one shot has
 // one round and copies.
 constexpr int64_t kWindowBytes = 16 << 10;
@@ -23,11 +27,12 @@ constexpr int64_t kWindowBytes = 16 << 10;
 constexpr int64_t kSlotBytesWithOwnCore = 128 << 10;
 constexpr int64_t kSlotBytesWithSharedCore = 512 << 10;
 
-// The smallest number of chunks. If each rank has a core of its own, the root of a broadcast can fill one slot while
-// the other ranks copy from the other slot. In a reduce, the root reads one slot while the other ranks fill the other.
+// The smallest number of chunks. If each rank has a core of its own, the root of a reduce can read one slot while the
+// other ranks fill the other one.
 int64_t LeastChunks(const CollectiveSpec& spec, const GroupMachine& machine) {
-  const bool has_busy_root = spec.kind == CollectiveKind::kBroadcast || spec.kind == CollectiveKind::kReduce;
-  return has_busy_root && machine.exclusive ? 2 : 1;
+  if (!machine.exclusive) return 1;
+  if (spec.kind == CollectiveKind::kBroadcast) return kLeastChunksOfBroadcast;
+  return spec.kind == CollectiveKind::kReduce ? 2 : 1;
 }
 
 }  // namespace
@@ -38,6 +43,7 @@ CollectivePlan ChooseGroupPlan(const CollectiveSpec& spec, bool registered, cons
   const int64_t bytes = LargestInput(spec) * width;
   int64_t one_shot = machine.exclusive ? kOneShotBytesWithOwnCore : kOneShotBytesWithSharedCore;
   if (machine.exclusive && spec.kind == CollectiveKind::kAllGather) one_shot = kOneShotBytesOfAllGather;
+  if (machine.exclusive && spec.kind == CollectiveKind::kBroadcast) one_shot = kOneShotBytesOfBroadcast;
   if (spec.ranks == 1 || (registered && bytes >= kWindowBytes)) {
     plan.algorithm = kMappedWindows;
     return plan;

@@ -249,6 +249,17 @@ TEST(ProcessGroup, PlansOfHugeCollectivesFitIntoTheScratch) {
   }
 }
 
+TEST(ProcessGroup, TheRootOfABroadcastFillsOneSlotWhileTheOthersReadAnother) {
+  const auto plan = [](int64_t bytes, bool exclusive) {
+    const CollectiveSpec spec = MakeSpec(CollectiveKind::kBroadcast, 2, bytes / 4);
+    return ChooseGroupPlan(spec, /*registered=*/false, {2, exclusive, 256 << 10, 32 << 20});
+  };
+  EXPECT_EQ(plan(4 << 10, /*exclusive=*/true).algorithm, kMappedOneShot);
+  EXPECT_EQ(plan(16 << 10, /*exclusive=*/true).AlgorithmText(), kMappedSlots);
+  EXPECT_EQ(plan(16 << 10, /*exclusive=*/true).chunks, 4);
+  EXPECT_EQ(plan(16 << 10, /*exclusive=*/false).algorithm, kMappedOneShot);
+}
+
 TEST(ProcessGroup, ListedPlansCanRun) {
   for (const int ranks : {1, 3}) {
     OnRanks(ranks, [&](ProcessGroup* group) {
