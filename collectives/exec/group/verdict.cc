@@ -80,12 +80,15 @@ ProcessState StateOfProcess(int64_t pid) {
 
 Verdict ExplainGroup(const ControlFile& control, const std::function<ProcessState(int64_t pid)>& state_of) {
   Verdict verdict;
-  uint64_t last = 0;
+  uint64_t last = 0, unfinished = 0;
   for (int rank = 0; rank < control.ranks(); ++rank) {
-    verdict.ranks.push_back(ReadRank(control.rank(rank), state_of));
-    last = std::max(last, verdict.ranks.back().entered);
+    const RankState& state = verdict.ranks.emplace_back(ReadRank(control.rank(rank), state_of));
+    last = std::max(last, state.entered);
+    if (state.finished < state.entered) unfinished = std::max(unfinished, state.entered);
   }
-  // The ranks that entered the last operation, by operation text. Different texts mean that the ranks disagree.
+  // Ranks that need not wait for the others, such as roots, may have finished later operations.
+  if (unfinished > 0) last = unfinished;
+  // The ranks that entered this operation, by operation text. Different texts mean that the ranks disagree.
   std::map<std::string, std::vector<int>> in_operation;
   std::vector<int> inside;
   for (int rank = 0; rank < control.ranks(); ++rank) {

@@ -75,6 +75,17 @@ TEST_F(VerdictTest, ARankThatNeverEntered) {
                               "for rank 3")));
 }
 
+TEST_F(VerdictTest, OtherRanksHaveFinishedALaterOperation) {
+  Set(0, 3, 3, -1);
+  Set(1, 1, 1, -1);
+  Set(2, 2, 1, 1);
+  Set(3, 3, 3, -1);
+  const Verdict verdict = Explain();
+  EXPECT_THAT(verdict.culprits, ElementsAre(1));
+  EXPECT_THAT(verdict.text, AllOf(HasSubstr("rank 1 (host node7, pid 101) never entered operation 2"),
+                                  HasSubstr("rank 2 waits in operation 2"), HasSubstr("for rank 1")));
+}
+
 TEST_F(VerdictTest, RanksThatDiedOrAreStopped) {
   for (int rank = 0; rank < 4; ++rank) Set(rank, 9, 8, (rank + 1) % 4);
   states_[1] = ProcessState::kGone;
