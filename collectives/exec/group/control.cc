@@ -230,6 +230,14 @@ void RankBlock::SetText(size_t index, const std::string& text) {
 
 uint64_t OperationWord(const std::string& text, size_t index) { return (Hash64(text) & ~uint64_t{0xFFFF}) | index; }
 
+size_t NextFreeText(const std::vector<bool>& used, size_t last) {
+  for (size_t i = 1; i <= used.size(); ++i) {
+    const size_t index = (last + i) % used.size();
+    if (!used[index]) return index;
+  }
+  return used.size();
+}
+
 std::string OperationText(const RankBlock& block, uint64_t operation) {
   const char* const text = block.texts[TextIndex(operation) % RankBlock::kTexts];
   return std::string(text, strnlen(text, RankBlock::kTextBytes));

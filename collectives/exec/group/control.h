@@ -158,6 +158,9 @@ absl::StatusOr<std::unique_ptr<ControlFile>> ShareControlFile(
 
 // Returns the word of an operation in an entry line or a record, given its text and the index of the text.
 uint64_t OperationWord(const std::string& text, size_t index);
+// Returns the index of a text that is not in use, or used.size() if all are. Begins after `last`, the index that was
+// returned before: peers may still name an operation that has been destroyed, so its text is kept as long as possible.
+size_t NextFreeText(const std::vector<bool>& used, size_t last);
 // Returns the index of the text.
 inline size_t TextIndex(uint64_t operation) { return operation & 0xFFFF; }
 

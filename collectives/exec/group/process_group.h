@@ -157,6 +157,7 @@ class ProcessGroup final : private GroupOwner {
   std::unique_ptr<GroupMemory> memory_;
   std::unique_ptr<GroupCore> core_;
   std::vector<bool> used_texts_;
+  size_t last_text_ = 0;                     // The text of the operation that was prepared last.
   int64_t prepared_ = 0;                     // The number of operations that were prepared.
   const GroupOperation* running_ = nullptr;  // The last operation that was run.
   std::unique_ptr<GroupOperation> barrier_;

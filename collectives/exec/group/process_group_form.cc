@@ -204,13 +204,14 @@ absl::StatusOr<std::unique_ptr<GroupOperation>> ProcessGroup::Prepare(const Coll
 
   const std::string text =
       absl::StrCat(spec.ToString(), ", ", op.plan_.ToString(), options.registered ? ", registered" : "");
-  const size_t free = std::find(used_texts_.begin(), used_texts_.end(), false) - used_texts_.begin();
+  const size_t free = NextFreeText(used_texts_, last_text_);
   if (free == used_texts_.size()) {
     return absl::ResourceExhaustedError(
         absl::StrCat("found ", free, " prepared operations in the group, which is the maximum; destroy one of them"));
   }
   control_->rank(rank_).SetText(free, text);
   used_texts_[free] = true;
+  last_text_ = free;
   // Ranks that prepare operations in a different order have different indices, so only the hash is compared.
   op.word_ = OperationWord(text, free);
   op.group_ = this;

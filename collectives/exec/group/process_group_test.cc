@@ -324,6 +324,23 @@ TEST(ProcessGroup, RanksThatDisagreeAreNamedOnEveryRank) {
   });
 }
 
+TEST(ProcessGroup, ADisagreementNamesAnOperationThatHasBeenDestroyed) {
+  OnRanks(2, [](ProcessGroup* group) {
+    if (group->rank() == 1) {
+      // Rank 1 is the root, which need not wait for rank 0.
+      const auto broadcast = group->Prepare(MakeSpec(CollectiveKind::kBroadcast, 2, 3));
+      ASSERT_TRUE(broadcast.ok()) << broadcast.status();
+      float data[3] = {};
+      ASSERT_TRUE(group->Run(**broadcast, data, data).ok());
+    }
+    const auto sum = group->Prepare(MakeSpec(CollectiveKind::kAllReduce, 2, 1));
+    ASSERT_TRUE(sum.ok()) << sum.status();
+    float value = 1;
+    EXPECT_THAT(std::string(group->Run(**sum, &value, &value).message()),
+                AllOf(HasSubstr("broadcast"), HasSubstr("all_reduce")));
+  });
+}
+
 // Rank 2 leaves, rank 1 fails because of that, and rank 0 leaves last.
 TEST(ProcessGroup, TheControlFileIsKeptIfAnyRankHadAnError) {
   for (const bool fails : {false, true}) {

@@ -1,7 +1,5 @@
 #include "collectives/exec/messages/flight_record.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 
 namespace xlad::collectives {
@@ -31,10 +29,11 @@ FlightRecord::~FlightRecord() {
 }
 
 uint64_t FlightRecord::Add(const std::string& text) {
-  const size_t free = std::find(used_texts_.begin(), used_texts_.end(), false) - used_texts_.begin();
+  const size_t free = NextFreeText(used_texts_, last_text_);
   if (free < used_texts_.size()) {
     self().SetText(free, text);
     used_texts_[free] = true;
+    last_text_ = free;
   }
   return OperationWord(text, free);
 }

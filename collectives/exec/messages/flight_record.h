@@ -43,6 +43,7 @@ class FlightRecord {
   const std::unique_ptr<ControlFile> control_;
   const int rank_;
   uint64_t sequence_ = 0;
+  size_t last_text_ = 0;          // The text that was added last.
   std::vector<bool> used_texts_;  // If all other texts are in use, operations share the last one.
 };
 
