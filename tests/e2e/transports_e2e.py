@@ -346,8 +346,8 @@ class TrainingTest(unittest.TestCase):
             self.assertIn(f"--resume file:{where}/saved", "".join(outputs[0]))
 
     def test_sigusr1_of_mpirun_saves_the_state(self):
-        """mpirun forwards this signal. After SIGTERM, it would soon kill the ranks. MPICH's mpirun has exited with 0 once,
-        although the state was saved as usual."""
+        """mpirun forwards this signal. After SIGTERM, it would soon kill the ranks. MPICH's mpirun may then forget the
+        exit codes of ranks; if it forgets both, it exits with 0."""
         if not launchers():
             self.skipTest("there is no mpirun")
         for name in launchers():
