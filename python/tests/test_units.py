@@ -3,6 +3,7 @@
 import io
 import itertools
 import logging
+import signal
 import unittest
 from unittest import mock
 
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec as P
 
-from xlad import indexing, metrics, protos, safetensors, waiting
+from xlad import indexing, interrupts, metrics, protos, safetensors, waiting
 from xlad.arguments import Binder, apply
 from xlad.batches import DataOptions, all_batches, epoch_order, stream
 from xlad.cluster import Cluster
@@ -400,6 +401,22 @@ class Bars(unittest.TestCase):
         self.assertIn("upload &lt;x&gt;", shown[0][0]["text/html"])
         self.assertIn('value="0.5000"', shown[1][0]["text/html"])
         self.assertIn("step 5 of 10", shown[1][0]["text/plain"])
+
+
+class Interrupts(unittest.TestCase):
+    def test_the_handler_is_installed_again_in_each_cell_of_a_notebook(self):
+        """Jupyter installs Python's handler before each cell, and its own one after it."""
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
+        interrupts.hold()
+        self.addCleanup(interrupts.release)
+        handler = signal.getsignal(signal.SIGINT)
+        self.assertIsNot(handler, signal.default_int_handler)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        interrupts.check()
+        self.assertIs(signal.getsignal(signal.SIGINT), handler)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        interrupts.check()
+        self.assertIs(signal.getsignal(signal.SIGINT), signal.SIG_IGN, "the handler of the user was replaced")
 
 
 if __name__ == "__main__":

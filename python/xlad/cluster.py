@@ -138,6 +138,7 @@ class Cluster:
         if steps is None:
             raise TypeError("found no steps, expected the number of steps to train")
         recovery = recovery.with_evaluation(evaluate, evaluate_every, whole_number(steps, "steps"))
+        interrupts.check()
         watching.progress.phase("export")
         try:
             options = DataOptions(batch, shuffle, drop_last, watching.first_step)

@@ -99,8 +99,11 @@ def _is_main() -> bool:
 
 
 def check() -> None:
-    """Raises a deferred interrupt. Called at points at which no result can be lost."""
+    """Raises a deferred interrupt. Called at points at which no result can be lost, and at the beginning of long work.
+    Installs the handler again, because Jupyter installs that of Python before each cell."""
     global _pending
+    if _users > 0:
+        _replace(signal.default_int_handler, _on_interrupt)
     if _pending and _critical == 0 and _is_main():
         _pending = False
         raise KeyboardInterrupt
