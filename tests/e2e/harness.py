@@ -37,6 +37,11 @@ def xlad(*args, timeout=600, stdin=None):
     return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
 
 
+def stays_open(method):
+    """Whether a call is a stream that stays open although it has nothing to say. All others must end by themselves."""
+    return method.path.rsplit("/", 1)[1] in {"WatchJob", "HoldSession", "Attach", "Follow"}
+
+
 def job_directories():
     """Yields (directory, manifest) of the example spiral_mlp, and of digits_mlp and dropout_rng if XLAD_EXAMPLES is
     set."""

@@ -30,7 +30,7 @@ from google.protobuf.descriptor import FieldDescriptor as Field
 from xlad import protos
 
 from grid import attempts, busiest
-from harness import OWN_EXAMPLES, Process, cluster, folder, wait_for, xlad
+from harness import OWN_EXAMPLES, Process, cluster, folder, stays_open, wait_for, xlad
 from ports import free_ports
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
@@ -51,8 +51,6 @@ KINDS = {Field.CPPTYPE_INT64: INTEGERS, Field.CPPTYPE_INT32: [-1, 0, 2**31 - 1, 
          Field.CPPTYPE_UINT64: [0, 2**64 - 1], Field.CPPTYPE_UINT32: [0, 2**32 - 1], Field.CPPTYPE_ENUM: [99, -1],
          Field.CPPTYPE_DOUBLE: [float("nan"), float("inf"), -1e308], Field.CPPTYPE_BOOL: [True],
          Field.CPPTYPE_FLOAT: [float("nan"), float("-inf")]}
-# The streams that stay open although they have nothing to say. Every other call must end by itself.
-STAYS_OPEN = {"WatchJob", "HoldSession", "Attach", "Follow"}
 MANY = 5000
 TAKEN_UNREAD = 4_000_000  # More than the window of a call, which a client may always send.
 SESSION_UNREAD = 20_000_000  # The window of a session's call is 4 MiB and can grow until a busy worker ends the call.
@@ -112,10 +110,6 @@ def mutants(message, depth=0):
             copy.CopyFrom(message)
             getattr(copy, field.name).extend([values_of(field)[0]] * MANY)
             yield copy
-
-
-def stays_open(method):
-    return method.path.rsplit("/", 1)[1] in STAYS_OPEN
 
 
 def call(channel, method, requests, timeout=None, token=None):

@@ -19,8 +19,8 @@ import unittest
 import grpc
 from xlad import protos
 
-from harness import OWN_EXAMPLES, cluster, wait_for, xlad
-from hostile_e2e import ALLOWED, SKIPPED, call, descriptors, is_repeated, resident_mb, stays_open
+from harness import OWN_EXAMPLES, cluster, stays_open, wait_for, xlad
+from hostile_e2e import ALLOWED, SKIPPED, call, descriptors, is_repeated, resident_mb
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
 NAME, TENSOR, PATH = 256, 1024, 4096  # The limits of texts in service/validate.h.
