@@ -138,6 +138,15 @@ class GpuTest(unittest.TestCase):
                 self.assertEqual(code, 0, err)
                 self.assertEqual(json.loads(out)[0]["launches"]["cuda"], 4)
 
+    def test_errors_in_device_memory_have_the_cause(self):
+        for function in ("cuStreamWaitEvent", "cuEventRecord", "cuLaunchKernel"):
+            for calls in (5, 16, 19):
+                failure = f"fail={function}:719:{calls}"
+                with self.subTest(failure=failure), driver(DRIVER_DOUBLE, failure):
+                    code, _, err = xlad("bench", "--device", "cuda:3", "--max-bytes", 1024, "--repeats", 20)
+                    self.assertEqual(code, 1, err)
+                    self.assertIn("CUDA_ERROR_LAUNCH_FAILED", err)
+
     def test_the_measurement_on_gpus(self):
         def measure(*flags):
             script = [sys.executable, REPO / "bench/gpu/run.py", "--build", pathlib.Path(XLAD).parent, *flags]

@@ -78,8 +78,9 @@ absl::Status DeviceRun::Send(const ScheduleInstruction& op) {
   return absl::OkStatus();
 }
 
-// Every message that was taken is released, also after an error, because its sender waits for the release before it
-// frees the memory.
+// Every message that was taken is released, also after an error, because its sender waits for the stream's work that
+// reads the memory before it frees it. If no event can be recorded, the work ends here, and no message is released, so
+// that the sender waits for the abort signal, which has the cause.
 absl::Status DeviceRun::Write(const ScheduleInstruction& op) {
   std::vector<Pieces> sources;
   size_t held = 0;
@@ -92,12 +93,16 @@ absl::Status DeviceRun::Write(const ScheduleInstruction& op) {
   if (status.ok()) status = Combine(op, sources);
   if (held == 0) return status;
   const absl::StatusOr<std::shared_ptr<const Event>> read = Mark();
+  if (!read.ok()) {
+    ops_.Synchronize().IgnoreError();
+    return status.ok() ? read.status() : status;
+  }
   for (const ScheduleOperand& operand : op.sources) {
     if (operand.link == nullptr || held == 0) continue;
     --held;
-    runner_.peers.at(operand.link->peer)->Release(runner_.device, operand.link->channel, read.ok() ? *read : nullptr);
+    runner_.peers.at(operand.link->peer)->Release(runner_.device, operand.link->channel, *read);
   }
-  return status.ok() ? read.status() : status;
+  return status;
 }
 
 absl::Status DeviceRun::Receive(const ScheduleInstruction& op, std::vector<Pieces>* sources, size_t* held) {

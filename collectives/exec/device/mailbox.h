@@ -39,8 +39,7 @@ class DeviceMailbox {
 
   const std::string& memory() const { return memory_; }
   void Post(int peer, int channel, DeviceMessage message);
-  // Releases the oldest message to `peer` that has not been released. `read` is null if the peer's stream has failed,
-  // after which it reads nothing.
+  // Releases the oldest message to `peer` that has not been released.
   void Release(int peer, int channel, std::shared_ptr<const Event> read);
   // Whether the device is between Enter and Leave.
   bool is_busy() const { return busy_.load(std::memory_order_seq_cst); }
@@ -52,8 +51,8 @@ class DeviceMailbox {
   void Leave() { busy_.store(false, std::memory_order_seq_cst); }
   // Waits for the next message from `peer`. Returns the error of the abort signal if it is raised.
   absl::StatusOr<DeviceMessage> Take(int peer, int channel);
-  // Waits until `peer` has released the first `messages` messages. Returns the event of the last of them. The error is
-  // that of Take, or Aborted if the peer's stream has failed.
+  // Waits until `peer` has released the first `messages` messages. Returns the event of the last of them, or the error
+  // of the abort signal.
   absl::StatusOr<std::shared_ptr<const Event>> WaitReleased(int peer, int channel, int64_t messages);
   // Waits until no peer's stream reads a message that has been released.
   void WaitUntilRead() const;

@@ -81,14 +81,6 @@ TEST(DeviceMailbox, TheSenderGetsTheEventOfTheLastRelease) {
   EXPECT_EQ(waits, 2);
 }
 
-TEST(DeviceMailbox, AReleaseWithoutAnEventIsAFailureOfThePeer) {
-  AbortSignal abort;
-  DeviceMailbox mailbox("memory", &abort);
-  mailbox.Release(3, 0, nullptr);
-  EXPECT_EQ(mailbox.WaitReleased(3, 0, 1).status().code(), absl::StatusCode::kAborted);
-  mailbox.WaitUntilRead();
-}
-
 TEST(DeviceMailbox, AnAbortEndsWaitsAndPreventsRuns) {
   AbortSignal abort;
   DeviceMailbox mailbox("memory", &abort);
