@@ -10,6 +10,11 @@
 //   4. The same as 1, with many jobs in the log.
 // There are no workers, so the coordinator only accepts submissions. Prints one JSON object: the acknowledgments and
 // syncs per second of each load, and the milliseconds from a submission to its acknowledgment.
+//
+// During loads 1 and 4, another thread overwrites 12 KiB of a file in FOLDER and syncs them, as often as the client
+// submits and between its submissions. These times, "disk", are what an acknowledgment costs at least on this disk and
+// this machine at this moment.
+#include <fcntl.h>
 #include <grpcpp/grpcpp.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -98,6 +103,45 @@ class Client {
   const std::string program_;
 };
 
+// Overwrites a file and syncs it, again and again, with at most `per_second` syncs per second.
+class DiskProbe {
+ public:
+  DiskProbe(const std::string& folder, int per_second)
+      : file_(open(JoinPath(folder, "probe").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+    const std::string zeros(kFileBytes, '\0');
+    is_good_ = pwrite(file_, zeros.data(), zeros.size(), 0) == kFileBytes && syscall(SYS_fsync, file_) == 0;
+    thread_ = std::thread([this, per_second] { Run(per_second); });
+  }
+  ~DiskProbe() { close(file_); }
+  // Ends the probe and returns the times in milliseconds.
+  std::vector<double> Times() {
+    ending_ = true;
+    thread_.join();
+    return std::move(times_);
+  }
+
+ private:
+  static constexpr int64_t kFileBytes = 4 << 20, kWrittenBytes = 12 << 10;
+
+  void Run(int per_second) {
+    const std::string bytes(kWrittenBytes, 'x');
+    const milliseconds period(1000 / per_second);
+    auto due = SteadyClock::now() + period / 2;
+    for (int64_t at = 0; is_good_ && !ending_; at = (at + kWrittenBytes) % (kFileBytes - kWrittenBytes)) {
+      std::this_thread::sleep_until(due);
+      due += period;
+      const auto start = SteadyClock::now();
+      is_good_ = pwrite(file_, bytes.data(), bytes.size(), at) == kWrittenBytes && syscall(SYS_fdatasync, file_) == 0;
+      times_.push_back(std::chrono::duration<double, std::milli>(SteadyClock::now() - start).count());
+    }
+  }
+
+  const int file_;
+  std::atomic<bool> is_good_ = false, ending_ = false;
+  std::vector<double> times_;
+  std::thread thread_;
+};
+
 nlohmann::json Summary(std::vector<double> times, double seconds, int64_t synced) {
   const auto failed = std::count(times.begin(), times.end(), -1.0);
   std::erase(times, -1.0);
@@ -153,12 +197,19 @@ absl::Status Measure(const std::string& folder, int clients, int seconds) {
   one.push_back(std::make_unique<Client>(daemon->Address(), Sha256Hex(program)));
   (void)Load(&many, "warm", 1, 0);
   nlohmann::json result;
-  result["idle"] = Load(&one, "idle", seconds, 50);
+  const auto idle = [&](const std::string& label) {
+    DiskProbe probe(folder, 50);
+    nlohmann::json times = Load(&one, label, seconds, 50);
+    const nlohmann::json disk = Summary(probe.Times(), seconds, 0);
+    times["disk"] = {{"p50_ms", disk["p50_ms"]}, {"p99_ms", disk["p99_ms"]}};
+    return times;
+  };
+  result["idle"] = idle("idle");
   result["loaded"] = Load(&many, "loaded", seconds, 0);
   added_us = 5000;
   result["with_5_ms_added_to_each_sync"] = Load(&many, "slow", seconds, 0);
   added_us = 0;
-  result["idle_with_many_jobs"] = Load(&one, "idle-again", seconds, 50);
+  result["idle_with_many_jobs"] = idle("idle-again");
   std::printf("%s\n", result.dump(2).c_str());
   daemon->Shutdown();
   return absl::OkStatus();
