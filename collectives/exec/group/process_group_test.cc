@@ -372,6 +372,9 @@ TEST(ProcessGroup, RefusesWhatItCannotRun) {
     ring.plan = "ring";
     const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, 2, 8);
     EXPECT_EQ(group->Prepare(spec, ring).status().code(), absl::StatusCode::kUnimplemented);
+    CollectiveSpec to_itself = MakeSpec(CollectiveKind::kSendRecv, 2, 8);
+    to_itself.pairs = {{1, 1}};  // No rank sends a message, but with other pairs only some ranks would.
+    EXPECT_EQ(group->Prepare(to_itself, {false, "direct"}).status().code(), absl::StatusCode::kUnimplemented);
     PrepareOptions windows;
     windows.plan = kMappedWindows;
     EXPECT_THAT(std::string(group->Prepare(spec, windows).status().message()), HasSubstr("must be registered"));
