@@ -137,6 +137,14 @@ class MaskAnalysis {
       }
       case AttentionOp::CONVERT:
         return LastTrue(value.inputs(0), negated, position);
+      case AttentionOp::SELECT: {
+        const auto chosen = [&](int input, bool otherwise) {
+          return std::min(LastTrue(value.inputs(0), otherwise, position), LastTrue(input, negated, position));
+        };
+        return std::max(chosen(value.inputs(1), false), chosen(value.inputs(2), true));
+      }
+      case AttentionOp::CONSTANT:
+        return (value.bits() != 0) != negated ? op_.columns() : 0;
       case AttentionOp::EQUAL:
       case AttentionOp::NOT_EQUAL:
       case AttentionOp::GREATER:

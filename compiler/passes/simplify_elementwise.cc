@@ -130,11 +130,16 @@ Instruction* SimplifyPower(Instruction* power, hlo::Builder& builder) {
   return builder.Select(is_infinite, full(*exponent < 0 ? 0 : INFINITY), result);
 }
 
-Instruction* SimplifySelect(Instruction* select) {
+// select(p, true, false) is p, and select(p, false, true) is not p.
+Instruction* SimplifySelect(Instruction* select, hlo::Builder& builder) {
+  Instruction* const predicate = select->operand(0);
   if (select->operand(1) == select->operand(2)) return select->operand(1);
-  const std::optional<double> value = hlo::SplatValue(*select->operand(0));
-  if (!value) return nullptr;
-  return select->operand(*value != 0 ? 1 : 2);
+  const std::optional<double> value = hlo::SplatValue(*predicate);
+  if (value) return select->operand(*value != 0 ? 1 : 2);
+  if (select->shape() != predicate->shape()) return nullptr;
+  if (IsSplat(select->operand(1), 1) && IsSplat(select->operand(2), 0)) return predicate;
+  if (IsSplat(select->operand(1), 0) && IsSplat(select->operand(2), 1)) return builder.Unary(Opcode::kNot, predicate);
+  return nullptr;
 }
 
 Instruction* SimplifyCompare(Instruction* compare, hlo::Builder& builder) {
@@ -221,7 +226,7 @@ Instruction* SimplifyByOpcode(Instruction* instruction, hlo::Builder& builder) {
     case Opcode::kPower:
       return SimplifyPower(instruction, builder);
     case Opcode::kSelect:
-      return SimplifySelect(instruction);
+      return SimplifySelect(instruction, builder);
     case Opcode::kCompare:
       return SimplifyCompare(instruction, builder);
     case Opcode::kConvert:

@@ -53,6 +53,24 @@ constexpr char kShifted[] = R"(t = s32[T,S] iota(), iota_dimension=0
   y = f32[T,S] convert(ss)
   small = pred[T,S] compare(x, y), direction=GE
   mask = pred[B,H,T,S] broadcast(small), dimensions={2,3})";
+// As jax.numpy.tril makes it from a mask: of ones, or of the given columns.
+constexpr char kLowerTriangle[] = R"(t = s32[T,S] iota(), iota_dimension=0
+  s = s32[T,S] iota(), iota_dimension=1
+  lower = pred[T,S] compare(t, s), direction=GE
+  yes = pred[] constant(true)
+  no = pred[] constant(false)
+  yeses = pred[T,S] broadcast(yes), dimensions={}
+  noes = pred[T,S] broadcast(no), dimensions={}
+  small = pred[T,S] select(lower, yeses, noes)
+  mask = pred[B,H,T,S] broadcast(small), dimensions={2,3})";
+constexpr char kGivenLowerTriangle[] = R"(t = s32[T,S] iota(), iota_dimension=0
+  s = s32[T,S] iota(), iota_dimension=1
+  small = pred[T,S] compare(t, s), direction=GE
+  lower = pred[B,H,T,S] broadcast(small), dimensions={2,3}
+  no = pred[] constant(false)
+  noes = pred[B,H,T,S] broadcast(no), dimensions={}
+  wide = pred[B,H,T,S] broadcast(given), dimensions={0,3}
+  mask = pred[B,H,T,S] select(lower, wide, noes))";
 constexpr char kGiven[] = "mask = pred[B,H,T,S] broadcast(given), dimensions={0,3}";
 
 struct Sizes {
@@ -216,6 +234,14 @@ TEST(Attention, MaskedColumnsThatContribute) {
     Check(text, 2, 5);
     Check(InF16(text), 2, 5);
   }
+}
+
+TEST(Attention, MasksWithSelects) {
+  for (const char* const mask : {kLowerTriangle, kGivenLowerTriangle}) {
+    SCOPED_TRACE(mask);
+    Check(Program({2, 2, 131, 131, 16, 16}, mask, "-1e30"), 2, 4, {.skips = true});
+  }
+  Check(Program({2, 2, 131, 131, 16, 16}, kGiven, "-1e30"), 2, 4, {.skips = false});
 }
 
 // Above 2^24, several columns after the diagonal have the same position in f32 as the row. If sums of s32 wrap around,
