@@ -1,6 +1,7 @@
 """The options of Cluster.jit are those of jax.jit."""
 
 import functools
+import signal
 import unittest
 
 import jax
@@ -136,6 +137,23 @@ class Messages(ClusterTest):
             with self.assertRaisesRegex(jax.errors.TracerBoolConversionError,
                                         rf"branches at .*test_jit_options.py:{line}"):
                 call()
+
+    def test_functions_are_traced_with_the_handler_of_interrupts(self):
+        """In each cell of a notebook, the handler is that of Python at first."""
+        self.addCleanup(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT))
+        x, seen = np.ones((4, 2), np.float32), []
+
+        def step(state, batch):
+            seen.append(signal.getsignal(signal.SIGINT))
+            return state, batch.sum()
+
+        for trace in (lambda: self.cluster.jit(step).lower(0.0, x), lambda: self.cluster.jit(step).eval_shape(0.0, x),
+                      lambda: self.cluster.jit(step)(0.0, x), lambda: self.cluster.train(step, 0.0, x, steps=1)):
+            seen.clear()
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            trace()
+            self.assertTrue(seen)
+            self.assertNotIn(signal.default_int_handler, seen)
 
     def test_callbacks_are_named_with_their_line(self):
         def show(x):

@@ -418,6 +418,41 @@ class Interrupts(unittest.TestCase):
         interrupts.check()
         self.assertIs(signal.getsignal(signal.SIGINT), signal.SIG_IGN, "the handler of the user was replaced")
 
+    def defer(self):
+        """Sends a Ctrl-C during a call, and returns the function that would send it again."""
+        with mock.patch("threading.Timer") as timer, interrupts.put_off():
+            signal.raise_signal(signal.SIGINT)
+        return timer.call_args.args[1]
+
+    def test_an_interrupt_of_an_earlier_cell_is_dropped(self):
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
+        interrupts.hold()
+        self.addCleanup(interrupts.release)
+        for when in ("between the cells", "in the next cell", "later"):
+            with self.subTest(when):
+                send = self.defer()
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                if when == "between the cells":
+                    send()
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+                if when == "in the next cell":
+                    send()
+                interrupts.check()
+                if when == "later":
+                    send()
+                with self.assertRaises(KeyboardInterrupt):
+                    signal.raise_signal(signal.SIGINT)
+
+    def test_an_interrupt_that_is_deferred_when_the_last_cluster_is_closed_is_raised(self):
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
+        interrupts.hold()
+        send = self.defer()
+        interrupts.release()
+        self.assertRaises(KeyboardInterrupt, send)
+        interrupts.hold()
+        self.addCleanup(interrupts.release)
+        interrupts.check()
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -83,11 +83,17 @@ def _raise_or_put_off(number: int, frame: FrameType | None) -> None:
 
 def _send_again() -> None:
     def send() -> None:
-        global _sent_again
+        global _pending, _sent_again
         ident = threading.main_thread().ident
-        if _pending and ident is not None:
+        if not _pending or ident is None:
+            return
+        if signal.getsignal(signal.SIGINT) is _on_interrupt:
             _sent_again = True
-            signal.pthread_kill(ident, signal.SIGINT)
+        else:
+            _pending = False
+            if _users > 0:
+                return  # The interrupt was for a cell of a notebook that has ended. Another cell may be running.
+        signal.pthread_kill(ident, signal.SIGINT)
 
     again = threading.Timer(_PUT_OFF_S, send)
     again.daemon = True
@@ -103,7 +109,7 @@ def check() -> None:
     Installs the handler again, because Jupyter installs that of Python before each cell."""
     global _pending
     if _users > 0:
-        _replace(signal.default_int_handler, _on_interrupt)
+        _install()
     if _pending and _critical == 0 and _is_main():
         _pending = False
         raise KeyboardInterrupt
@@ -146,7 +152,7 @@ def hold() -> None:
     global _users
     with _lock:
         _users += 1
-        _replace(signal.default_int_handler, _on_interrupt)
+        _install()
 
 
 def release() -> None:
@@ -157,6 +163,15 @@ def release() -> None:
             _replace(_on_interrupt, signal.default_int_handler)
 
 
-def _replace(old: Any, new: Any) -> None:
-    if _is_main() and signal.getsignal(signal.SIGINT) is old:
-        signal.signal(signal.SIGINT, new)
+def _install() -> None:
+    """Replaces the handler of Python. An interrupt that was deferred before is dropped."""
+    global _pending, _sent_again
+    if _replace(signal.default_int_handler, _on_interrupt):
+        _pending = _sent_again = False
+
+
+def _replace(old: Any, new: Any) -> bool:
+    if not _is_main() or signal.getsignal(signal.SIGINT) is not old:
+        return False
+    signal.signal(signal.SIGINT, new)
+    return True

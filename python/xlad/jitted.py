@@ -128,6 +128,7 @@ class Jitted:
     def lower(self, *arguments: Tree, **named: Tree) -> Lowered:
         """Converts the function to a program for these arguments, which may be jax.ShapeDtypeStructs. Nothing is sent
         to the cluster before `.compile()`."""
+        interrupts.check()
         given = self._given(self._binder.bind(arguments, named), None)
         present = self._present(given, None, given.signature())
         made, lowered = self._lower(given, present)
