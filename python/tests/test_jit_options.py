@@ -3,6 +3,7 @@
 import functools
 import signal
 import unittest
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import xlad
+from xlad import callbacks
 
 MESH = {"dp": 2, "tp": 2}
 
@@ -232,8 +234,28 @@ class Messages(ClusterTest):
                 line = step.__code__.co_firstlineno + 1
                 with self.subTest(bind, mesh=mesh), self.assertRaisesRegex(
                         TypeError, rf"test_jit_options.py:{line}: found a callback into Python in (pure_callback|debug_"
-                                   r"print), expected no calls back into Python: workers run no Python"):
+                                   r"print), expected no calls back into Python: workers run no Python; return the values "
+                                   r"that you need as metrics or results"):
                     self.cluster.jit(step, mesh=mesh)(x)
+
+    def test_without_the_private_parts_of_jax_only_errors_of_equinox_are_refused(self):
+        import equinox as eqx
+        from jax._src import dispatch
+
+        lower = jax.stages.Traced.lower
+
+        def without_parameters(self, *, lowering_platforms=None):
+            return lower(self, lowering_platforms=lowering_platforms)
+
+        x = np.float32([4, 9])
+        self.addCleanup(callbacks._private_parts.cache_clear)
+        for change in (mock.patch.object(jax.stages.Traced, "lower", without_parameters),
+                       mock.patch.object(dispatch, "prim_requires_devices_during_lowering", frozenset())):
+            callbacks._private_parts.cache_clear()
+            with change:
+                np.testing.assert_array_equal(self.cluster.jit(lambda x: x + 1)(x), x + 1)
+                with self.assertRaisesRegex(TypeError, "found a callback into Python in .*; return the values that"):
+                    self.cluster.jit(lambda x: eqx.error_if(x, x < 0, "expected a number of 0 or more"))(x)
 
     def test_lines_are_those_of_the_user(self):
         """Instructions of a library are attributed to the line that calls it."""

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import os
 import re
 import threading
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
 _REFUSED = {"debug_callback": "jax.debug.callback", "debug_print": "jax.debug.print",
             "pure_callback": "jax.pure_callback", "io_callback": "io_callback"}
-_EXPECTED = "expected no calls back into Python: workers run no Python"
+_EXPECTED = ("expected no calls back into Python: workers run no Python; return the values that you need as metrics or "
+             "results")
 _CALL = re.compile(r"custom_call_target=\"\w*python_\w*callback\".*")
 _lock = threading.RLock()
 
@@ -32,8 +34,7 @@ def refuse(jaxpr: Any) -> bool:
         if name in _REFUSED and _only_raises(eqn.params):
             found = True
         elif name in _REFUSED:
-            raise TypeError(f"{_place(eqn)}found {_REFUSED[name]}, {_EXPECTED}; return the values that you need as "
-                            "metrics or results")
+            raise TypeError(f"{_place(eqn)}found {_REFUSED[name]}, {_EXPECTED}")
         for value in eqn.params.values():
             for inner in value if isinstance(value, (tuple, list)) else (value,):
                 inner = getattr(inner, "jaxpr", inner)
@@ -56,41 +57,54 @@ def without_errors(found: bool) -> Iterator[dict[str, Any]]:
     """Yields options of jax.stages.Traced.lower. With these, equinox.error_if raises no error and returns NaN, as with
     EQX_ON_ERROR=nan (for integers the largest number, for booleans true). `found` is whether `refuse` has seen such a
     call, which JAX would otherwise refuse to lower for an abstract mesh."""
-    try:
-        from jax._src import callback, dispatch
-
-        parameters = _parameters()
-        need_devices = dispatch.prim_requires_devices_during_lowering
-    except (ImportError, AttributeError, TypeError):
-        yield {}  # The modules are not public. `refuse_lowered` then refuses the calls.
+    parts = _private_parts()
+    if parts is None:
+        yield {}  # `refuse_lowered` then refuses the calls.
         return
-    options = {"_private_parameters": parameters}
+    options = {"_private_parameters": parts.parameters}
     if not found:
         yield options
         return
     with _lock:
-        need_devices.discard(callback.pure_callback_p)
-        dispatch.jaxpr_has_prim_requiring_devices.cache_clear()
+        parts.need_devices.discard(parts.pure_callback)
+        parts.forget_need()
         try:
             yield options
         finally:
-            need_devices.add(callback.pure_callback_p)
-            dispatch.jaxpr_has_prim_requiring_devices.cache_clear()
+            parts.need_devices.add(parts.pure_callback)
+            parts.forget_need()
+
+
+class _PrivateParts(NamedTuple):
+    parameters: Any  # Parameters of the lowering that replace the callbacks of equinox.error_if.
+    pure_callback: Any  # The primitive.
+    need_devices: set[Any]  # The primitives that cannot be lowered for an abstract mesh.
+    forget_need: Callable[[], None]  # Called after a change of `need_devices`, because JAX caches what depends on it.
 
 
 @functools.cache
-def _parameters() -> Any:
-    """Returns parameters of JAX's lowering that replace the callbacks of equinox.error_if."""
-    from jax._src import callback
-    from jax._src.interpreters import mlir
+def _private_parts() -> _PrivateParts | None:
+    """Returns parts of JAX that are not public, or None if another version of JAX does not have them."""
+    import jax
 
-    not_a_number = mlir.lower_fun(_not_a_number, multiple_results=True)
+    try:
+        from jax._src import callback, dispatch
+        from jax._src.interpreters import mlir
 
-    def rule(context: Any, *arguments: Any, **parameters: Any) -> Any:
-        lower = not_a_number if _only_raises(parameters) else callback.pure_callback_lowering
-        return lower(context, *arguments, **parameters)
+        primitive, usual = callback.pure_callback_p, callback.pure_callback_lowering
+        not_a_number = mlir.lower_fun(_not_a_number, multiple_results=True)
 
-    return mlir.LoweringParameters(override_lowering_rules=((callback.pure_callback_p, rule),))
+        def rule(context: Any, *arguments: Any, **parameters: Any) -> Any:
+            return (not_a_number if _only_raises(parameters) else usual)(context, *arguments, **parameters)
+
+        parts = _PrivateParts(mlir.LoweringParameters(override_lowering_rules=((primitive, rule),)), primitive,
+                              dispatch.prim_requires_devices_during_lowering,
+                              dispatch.jaxpr_has_prim_requiring_devices.cache_clear)
+        is_known = ("_private_parameters" in inspect.signature(jax.stages.Traced.lower).parameters
+                    and isinstance(parts.need_devices, set))
+        return parts if is_known else None
+    except (ImportError, AttributeError, TypeError):
+        return None
 
 
 def _only_raises(parameters: Any) -> bool:
