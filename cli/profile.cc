@@ -100,7 +100,7 @@ absl::StatusOr<Profile> Train(const client::Job& job, const ProfileOptions& opti
   const int threads = options.threads > 0 ? options.threads : runtime::HostThreads();
   profile.threads = runtime::ThreadsOfEach(threads, profile.devices);
   profile.simulated = executable.simulated();
-  XLAD_ASSIGN_OR_RETURN(profile.rates, MeasureMachine(RealClock(), profile.threads * profile.devices));
+  XLAD_ASSIGN_OR_RETURN(profile.rates, runtime::MeasureMachine(RealClock(), profile.threads * profile.devices));
 
   runtime::MemoryStore store(bytes);
   for (const auto& [digest, path] : {std::pair(job.spec.state_blob(), job.state_path),
@@ -132,7 +132,8 @@ absl::StatusOr<Profile> Train(const client::Job& job, const ProfileOptions& opti
   };
   XLAD_ASSIGN_OR_RETURN(profile.ns, RunTask(launch, environment));
   // The rates are measured again, because other programs may have slowed down the first measurement.
-  XLAD_ASSIGN_OR_RETURN(const MachineRates after, MeasureMachine(RealClock(), profile.threads * profile.devices));
+  XLAD_ASSIGN_OR_RETURN(const runtime::MachineRates after,
+                        runtime::MeasureMachine(RealClock(), profile.threads * profile.devices));
   profile.rates.bytes_per_s = std::max(profile.rates.bytes_per_s, after.bytes_per_s);
   profile.rates.flops_per_s = std::max(profile.rates.flops_per_s, after.flops_per_s);
   profile.rows = ProfileRows(executable, times);
@@ -165,7 +166,7 @@ std::string SimulatedLine(const SimulatedTime& time) {
 
 }  // namespace
 
-double ProfileRow::RooflineShare(const MachineRates& rates, int devices) const {
+double ProfileRow::RooflineShare(const runtime::MachineRates& rates, int devices) const {
   if (ns == 0 || kind == "collective" || kind == "wait" || rates.bytes_per_s <= 0 || rates.flops_per_s <= 0) return 0;
   const double seconds = static_cast<double>(ns) * 1e-9;
   return std::max(bytes / rates.bytes_per_s, flops / rates.flops_per_s) * devices / seconds;

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "cli/machine_rates.h"
 #include "client/job_directory.h"
 #include "proto/executable.pb.h"
 #include "runtime/device_kind.h"
+#include "runtime/devices/cpu/machine_rates.h"
 #include "runtime/step_program.h"
 
 namespace xlad::cli {
@@ -28,7 +28,7 @@ struct ProfileRow {
   // larger of two bounds: the time of the bytes at the copy rate, and the time of the operations at the rate of the
   // matrix library. `rates` are those of all devices together, which run at the same time, so each device has an equal
   // part of them. 0 for collectives and waits.
-  double RooflineShare(const MachineRates& rates, int devices) const;
+  double RooflineShare(const runtime::MachineRates& rates, int devices) const;
 };
 
 // Returns rows in order of their time, longest first. `times` has one element per device.
@@ -36,7 +36,7 @@ std::vector<ProfileRow> ProfileRows(const Executable& executable, const std::vec
 
 struct Profile {
   std::vector<ProfileRow> rows;
-  MachineRates rates;
+  runtime::MachineRates rates;
   int64_t steps = 0;
   int devices = 1, threads = 1;  // `threads` is the number per device.
   int64_t ns = 0;                // The wall time of all steps.

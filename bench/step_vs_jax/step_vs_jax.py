@@ -21,12 +21,12 @@ step    time per step in milliseconds: the median of xlad's blocks, the median o
 compile xlad: the time of the child process from program text to executable, which includes process start, partitioning
         and checks. JAX: the time of compiling StableHLO in a process that has compiled before. Medians; the ratio is
         JAX's over xlad's.
-roof    for programs with dots or convolutions on one device: the roofline time of the step as a share of xlad's fastest
-        block. The roofline time is that of the dots and convolutions, as written, at the matrix library's rate for
-        1024 x 1024 matrices, and of reading and writing the state at the rate of copies. Both rates are measured before
-        and after the blocks, and the higher one counts. A convolution by Winograd's algorithm and a dot of bf16 can
-        exceed 100 %. `limit` is JAX's fastest block over the roofline time: about the highest step ratio that this
-        machine allows.
+roof    for programs with dots or convolutions on one device, if the trip counts of all loops are known: the roofline
+        time of the step as a share of xlad's fastest block. The roofline time is that of the dots and convolutions, as
+        written, at the matrix library's rate for 1024 x 1024 matrices of f32, and of reading and writing the state at
+        the rate of copies. Both rates are measured before and after the blocks, and the higher one counts. Convolutions
+        by Winograd's algorithm, dots of bf16 and masked attention can exceed 100 %. `limit` is JAX's fastest block over
+        the roofline time: about the highest step ratio that this machine allows otherwise.
 memory  the memory of one device's step according to the buffer plan: arguments + results - shared + temporaries. The
         ratio is xlad's over JAX's. The JSON also has the peak resident sizes of the processes (JAX's includes Python
         and the compiler; xlad compiles in a child).

@@ -11,8 +11,8 @@
 //   memory     prints the planned bytes of one device's step, and the peak resident bytes of this process
 //                                                                    {"plan_bytes": 17179620, "peak_rss": 90000000}
 //   roofline   prints the work of the program as written, and the measured rates of this machine with the threads of
-//              one device                        {"flops": 2.2e9, "state_bytes": 4e6, "flops_per_s": 1e11,
-//                                                 "bytes_per_s": 1.7e10}
+//              one device. The work is 0 if the trip count of a loop is unknown.
+//                      {"flops": 2200000000, "state_bytes": 4000000, "flops_per_s": 1e11, "bytes_per_s": 1.7e10}
 // After an error, the program prints one line to standard error and exits with code 1.
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,15 +24,17 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "cli/machine_rates.h"
 #include "client/job_directory.h"
 #include "collectives/exec/transports/tcp/data_plane.h"
+#include "hlo/analysis/trip_count.h"
 #include "hlo/read/read.h"
 #include "runtime/devices/cpu/cpu_device.h"
+#include "runtime/devices/cpu/machine_rates.h"
 #include "runtime/host_threads.h"
 #include "runtime/local_task.h"
 #include "runtime/task_executor.h"
@@ -42,6 +44,15 @@
 
 namespace xlad {
 namespace {
+
+bool HasUnknownTripCount(const hlo::Module& module) {
+  for (const auto& computation : module.computations()) {
+    for (const auto& instruction : computation->instructions()) {
+      if (instruction->opcode() == hlo::Opcode::kWhile && !hlo::TripCount(*instruction).has_value()) return true;
+    }
+  }
+  return false;
+}
 
 class Side {
  public:
@@ -105,10 +116,11 @@ class Side {
     XLAD_ASSIGN_OR_RETURN(const auto state, client::OpenState(RealFileSystem(), job_));
     int64_t state_bytes = 0;
     for (const auto& [name, tensor] : state->tensors()) state_bytes += tensor.shape.bytes();
-    XLAD_ASSIGN_OR_RETURN(const cli::MachineRates rates, cli::MeasureMachine(RealClock(), runtime::HostThreads()));
-    std::printf("{\"flops\": %.0f, \"state_bytes\": %lld, \"flops_per_s\": %.0f, \"bytes_per_s\": %.0f}\n",
-                sharding::Flops(*module->entry()), static_cast<long long>(state_bytes), rates.flops_per_s,
-                rates.bytes_per_s);
+    XLAD_ASSIGN_OR_RETURN(const runtime::MachineRates rates,
+                          runtime::MeasureMachine(RealClock(), runtime::HostThreads()));
+    absl::PrintF("{\"flops\": %.0f, \"state_bytes\": %d, \"flops_per_s\": %.0f, \"bytes_per_s\": %.0f}\n",
+                 HasUnknownTripCount(*module) ? 0.0 : sharding::Flops(*module->entry()), state_bytes,
+                 rates.flops_per_s, rates.bytes_per_s);
     return absl::OkStatus();
   }
 

@@ -1,4 +1,4 @@
-#include "cli/machine_rates.h"
+#include "runtime/devices/cpu/machine_rates.h"
 
 #include <algorithm>
 #include <cstring>
@@ -11,7 +11,7 @@
 #include "runtime/devices/cpu/cpu_device.h"
 #include "tensor/element_type.h"
 
-namespace xlad::cli {
+namespace xlad::runtime {
 namespace {
 
 constexpr int64_t kCopiedBytes = int64_t{64} << 20;
@@ -52,11 +52,11 @@ absl::StatusOr<double> ProductRate(const Clock& clock, int threads) {
   }
   dot->add_lhs_contracting(1);
   dot->add_rhs_contracting(0);
-  const std::unique_ptr<runtime::Device> device = runtime::MakeCpuDevice();
+  const std::unique_ptr<Device> device = MakeCpuDevice();
   XLAD_ASSIGN_OR_RETURN(const auto stream, device->MakeStream(threads));
   XLAD_ASSIGN_OR_RETURN(const auto loaded, device->Load(std::move(executable)));
   XLAD_ASSIGN_OR_RETURN(const auto launcher, loaded->MakeLauncher(0, stream.get()));
-  std::vector<std::unique_ptr<runtime::DeviceMemory>> memory;
+  std::vector<std::unique_ptr<DeviceMemory>> memory;
   std::vector<void*> buffers;
   for (int i = 0; i < 3; ++i) {
     XLAD_ASSIGN_OR_RETURN(memory.emplace_back(), device->Allocate(kMatrix * kMatrix * int64_t{sizeof(float)}));
@@ -82,4 +82,4 @@ absl::StatusOr<MachineRates> MeasureMachine(const Clock& clock, int threads) {
   return rates;
 }
 
-}  // namespace xlad::cli
+}  // namespace xlad::runtime

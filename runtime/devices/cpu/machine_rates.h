@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 
-namespace xlad::cli {
+namespace xlad::runtime {
 
 struct MachineRates {
   double bytes_per_s = 0;  // The bytes read and written by copies of 64 MiB.
@@ -14,4 +14,4 @@ struct MachineRates {
 // Measures both rates on `threads` threads, in about half a second. Each result is the best of several runs.
 absl::StatusOr<MachineRates> MeasureMachine(const Clock& clock, int threads);
 
-}  // namespace xlad::cli
+}  // namespace xlad::runtime
