@@ -205,6 +205,7 @@ absl::Status DeviceCommunicator::Fail(const ScheduleProgram& program, const Coll
     while (device != options_.device && mailbox->is_busy()) std::this_thread::yield();
   }
   runner_.mailbox->WaitUntilRead();
+  options_.ops->Synchronize().IgnoreError();
   return annotated;
 }
 
