@@ -94,7 +94,8 @@ std::string DeviceCommunicator::WhyNot(const Collective& collective, const std::
   }
   if (spec.ranks <= static_cast<int>(DeviceReduction::kMaxSources)) return "";
   const absl::StatusOr<size_t> sources = MostSources(collective);
-  if (sources.ok() && *sources <= DeviceReduction::kMaxSources) return "";
+  if (!sources.ok()) return std::string(sources.status().message());
+  if (*sources <= DeviceReduction::kMaxSources) return "";
   return absl::StrCat("some reductions have more than ", DeviceReduction::kMaxSources, " sources");
 }
 
