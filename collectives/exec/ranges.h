@@ -11,6 +11,14 @@ namespace xlad::collectives {
 // The pieces of an operand, in order.
 using Pieces = absl::InlinedVector<ConstPiece, 4>;
 
+// Whether the pieces are the same memory. The operator == of spans would compare contents, which takes as long as a
+// copy, and the host cannot read the contents of device memory.
+inline bool AreSameMemory(const Pieces& a, const Pieces& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const ConstPiece& x, const ConstPiece& y) {
+    return x.data() == y.data() && x.size() == y.size();
+  });
+}
+
 // Calls `run(range of dst, addresses of the same range in all sources)` for all ranges, in order, until a call returns
 // an error, which is returned. dst and all sources have the same size, but may be split at different positions.
 template <typename Run>

@@ -201,7 +201,7 @@ absl::Status ScheduleRun::Receive(const ScheduleInstruction& op, std::vector<Pie
 }
 
 absl::Status ScheduleRun::WriteFrom(const ScheduleInstruction& op, absl::Span<const Pieces> sources) {
-  const bool is_noop = op.kind == OpKind::kCopy && Resolve(op.dst) == sources[0];
+  const bool is_noop = op.kind == OpKind::kCopy && AreSameMemory(Resolve(op.dst), sources[0]);
   if (is_noop) return absl::OkStatus();
   XLAD_RETURN_IF_ERROR(WaitUntilFree(op));
   return Combine(op, sources);

@@ -1,21 +1,8 @@
 #include "collectives/exec/device/device_run.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 
 namespace xlad::collectives {
-namespace {
-
-// Whether the pieces are the same memory. The operator == of spans would compare contents, which the host cannot read.
-bool AreSameMemory(const Pieces& a, const Pieces& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const ConstPiece& x, const ConstPiece& y) {
-    return x.data() == y.data() && x.size() == y.size();
-  });
-}
-
-}  // namespace
-
 absl::Status DeviceRun::Execute(std::byte* scratch) {
   scratch_ = scratch;
   for (size_t i = 0; i < program_.ops.size(); ++i) {
