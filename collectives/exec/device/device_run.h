@@ -23,7 +23,7 @@ struct DeviceRunner {
 
 // Enqueues the operations of a schedule on the device's stream: copies, fills and reductions in device memory, and
 // waits for events of the peers' streams. Signals and waits of the schedule have no effect, because the operations run
-// in the order of the list. Does not wait for any stream.
+// in the order of the list. Waits for its own stream only if no event can be recorded.
 class DeviceRun {
  public:
   // `inputs` and `scratch` are device memory. `reduction` is used if the collective reduces.

@@ -2,8 +2,9 @@
 //
 // A message is not copied when it is sent: it names the sender's memory and an event of the sender's stream. The
 // receiver's stream waits for the event and reads the memory. Then the receiver releases the message with an event of
-// its own stream, for which the sender's stream waits before it overwrites the memory. The threads of the devices wait
-// for each other's messages and releases, but never for the streams.
+// its own stream, for which the sender's stream waits before it overwrites the memory. While a collective runs, the
+// threads of the devices wait for each other's messages and releases, but not for the streams. They wait for streams
+// after an error, before memory is replaced by larger memory, and at the end.
 #pragma once
 
 #include <atomic>
@@ -41,8 +42,12 @@ class DeviceMailbox {
   void Post(int peer, int channel, DeviceMessage message);
   // Releases the oldest message to `peer` that has not been released.
   void Release(int peer, int channel, std::shared_ptr<const Event> read);
-  // Whether the device is between Enter and Leave.
-  bool is_busy() const { return busy_.load(std::memory_order_seq_cst); }
+  // Whether the device is between Enter and Leave. A caller that has raised the abort signal before sees every run that
+  // Enter has allowed.
+  bool is_busy() const {
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // Pairs with that of Enter.
+    return busy_.load(std::memory_order_seq_cst);
+  }
 
   // Only the device's thread may call the functions below.
   //
