@@ -30,7 +30,10 @@
 namespace xlad::collectives {
 namespace {
 
-constexpr uint32_t kVersion = 2;
+// All ranks of a group have this version. It changes with the layout of the file, and with the plans that the ranks
+// choose (plans.h), because ranks with different plans would refuse their operations one by one.
+constexpr uint32_t kVersion = 3;
+constexpr uint32_t kOldestReadableVersion = 2;  // Its files have the same layout.
 constexpr int64_t kHeadBytes = 4096;
 // The most control files of ended groups that the next group leaves. Each takes up to 10 MB of memory.
 constexpr size_t kMaxKeptFiles = 16;
@@ -140,8 +143,9 @@ absl::StatusOr<std::unique_ptr<ControlFile>> ControlFile::Open(const std::string
   close(file);
   XLAD_RETURN_IF_ERROR(status);
   const ControlHead& head = control->head();
-  const bool valid = head.magic == ControlHead::kMagic && head.version == kVersion && head.ranks >= 1 &&
-                     head.ranks <= kMaxGroupRanks && info.st_size == BytesFor(head.ranks);
+  const uint32_t oldest = writable ? kVersion : kOldestReadableVersion;
+  const bool valid = head.magic == ControlHead::kMagic && head.version >= oldest && head.version <= kVersion &&
+                     head.ranks >= 1 && head.ranks <= kMaxGroupRanks && info.st_size == BytesFor(head.ranks);
   if (!valid) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": found another file, expected the control file of a process group of this xlad version"));

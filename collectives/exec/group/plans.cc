@@ -16,7 +16,8 @@ constexpr int64_t kOneShotBytesWithSharedCore = 32 << 10;
 // faster only for small sizes.
 constexpr int64_t kOneShotBytesOfAllGather = 2 << 10;
 // In a broadcast by slots, the others copy one chunk while the root fills the slot of the next one. In one shot, they
-// begin only when the root has copied everything.
+// begin only when the root has copied everything. This was measured with two ranks. With more ranks, each chunk costs
+// the root more signals, so they keep the other limits.
 constexpr int64_t kOneShotBytesOfBroadcast = 4 << 10;
 constexpr int64_t kLeastChunksOfBroadcast = 4;
 // Below this size, an operation on registered buffers is slower than one shot: it has two rounds, whereas one shot has
@@ -27,12 +28,15 @@ constexpr int64_t kWindowBytes = 16 << 10;
 constexpr int64_t kSlotBytesWithOwnCore = 128 << 10;
 constexpr int64_t kSlotBytesWithSharedCore = 512 << 10;
 
+bool UsesShortChunks(const CollectiveSpec& spec, const GroupMachine& machine) {
+  return machine.exclusive && spec.kind == CollectiveKind::kBroadcast && spec.ranks == 2;
+}
+
 // The smallest number of chunks. If each rank has a core of its own, the root of a reduce can read one slot while the
 // other ranks fill the other one.
 int64_t LeastChunks(const CollectiveSpec& spec, const GroupMachine& machine) {
-  if (!machine.exclusive) return 1;
-  if (spec.kind == CollectiveKind::kBroadcast) return kLeastChunksOfBroadcast;
-  return spec.kind == CollectiveKind::kReduce ? 2 : 1;
+  if (UsesShortChunks(spec, machine)) return kLeastChunksOfBroadcast;
+  return machine.exclusive && spec.kind == CollectiveKind::kReduce ? 2 : 1;
 }
 
 }  // namespace
@@ -43,7 +47,7 @@ CollectivePlan ChooseGroupPlan(const CollectiveSpec& spec, bool registered, cons
   const int64_t bytes = LargestInput(spec) * width;
   int64_t one_shot = machine.exclusive ? kOneShotBytesWithOwnCore : kOneShotBytesWithSharedCore;
   if (machine.exclusive && spec.kind == CollectiveKind::kAllGather) one_shot = kOneShotBytesOfAllGather;
-  if (machine.exclusive && spec.kind == CollectiveKind::kBroadcast) one_shot = kOneShotBytesOfBroadcast;
+  if (UsesShortChunks(spec, machine)) one_shot = kOneShotBytesOfBroadcast;
   if (spec.ranks == 1 || (registered && bytes >= kWindowBytes)) {
     plan.algorithm = kMappedWindows;
     return plan;

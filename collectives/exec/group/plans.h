@@ -16,6 +16,8 @@ struct GroupMachine {
   int64_t cache_bytes = 0;    // The size of the last-level cache, which the ranks share.
 };
 
+// All ranks must choose the same plan. A change of the choice therefore needs a new version of the control file
+// (kVersion in control.cc).
 CollectivePlan ChooseGroupPlan(const CollectiveSpec& spec, bool registered, const GroupMachine& machine);
 
 // Returns plans that a group can run. The first is that of ChooseGroupPlan. The others are windows (if `registered`),

@@ -136,6 +136,23 @@ TEST(ControlFile, RefusesOtherFiles) {
   EXPECT_TRUE(absl::IsInvalidArgument(ControlFile::Create(path, 65).status()));
 }
 
+// The ranks of another version choose other plans. Their files have the same layout, so `xlad comm why` reads them.
+TEST(ControlFile, AFileOfAnotherVersionIsOnlyRead) {
+  const TestFolder folder;
+  const std::string path = folder.path() + "/older";
+  const auto control = ControlFile::Create(path, 2);
+  ASSERT_TRUE(control.ok()) << control.status();
+  const auto open = [&](int change, bool writable) {
+    (*control)->head().version += change;
+    return ControlFile::Open(path, writable).status();
+  };
+  EXPECT_TRUE(open(0, /*writable=*/true).ok());
+  EXPECT_TRUE(open(-1, /*writable=*/false).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(open(0, /*writable=*/true)));
+  EXPECT_TRUE(absl::IsInvalidArgument(open(-1, /*writable=*/false))) << "version 1 had another layout";
+  EXPECT_TRUE(absl::IsInvalidArgument(open(3, /*writable=*/false)));
+}
+
 TEST(ControlFile, IsRemovedIfItCannotHaveItsSize) {
   const TestFolder folder;
   rlimit before{};
