@@ -84,18 +84,19 @@ Verdict ExplainGroup(const ControlFile& control, const std::function<ProcessStat
   for (int rank = 0; rank < control.ranks(); ++rank) {
     const RankState& state = verdict.ranks.emplace_back(ReadRank(control.rank(rank), state_of));
     last = std::max(last, state.entered);
-    if (state.finished < state.entered) unfinished = std::max(unfinished, state.entered);
+    const bool is_first = unfinished == 0 || state.entered < unfinished;
+    if (state.finished < state.entered && is_first) unfinished = state.entered;
   }
-  // Ranks that need not wait for the others, such as roots, may have finished later operations.
+  // Ranks that need not wait for the others, such as roots, may be in later operations, or have finished them. The
+  // cause is in the first operation that a rank has not finished.
   if (unfinished > 0) last = unfinished;
   // The ranks that entered this operation, by operation text. Different texts mean that the ranks disagree.
   std::map<std::string, std::vector<int>> in_operation;
   std::vector<int> inside;
   for (int rank = 0; rank < control.ranks(); ++rank) {
     const RankState& state = verdict.ranks[rank];
-    if (state.entered != last || last == 0) continue;
-    in_operation[state.operation].push_back(rank);
-    if (state.finished < last) inside.push_back(rank);
+    if (state.finished < state.entered) inside.push_back(rank);
+    if (state.entered == last && last > 0) in_operation[state.operation].push_back(rank);
   }
   if (in_operation.size() > 1) {
     std::vector<std::string> sides;

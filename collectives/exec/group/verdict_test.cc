@@ -86,6 +86,17 @@ TEST_F(VerdictTest, OtherRanksHaveFinishedALaterOperation) {
                                   HasSubstr("rank 2 waits in operation 2"), HasSubstr("for rank 1")));
 }
 
+TEST_F(VerdictTest, RanksInTwoOperations) {
+  Set(0, 5, 4, 1);
+  Set(1, 4, 3, 3);
+  Set(2, 4, 4, -1);
+  Set(3, 4, 3, -1);
+  const Verdict verdict = Explain();
+  EXPECT_THAT(verdict.culprits, ElementsAre(3));
+  EXPECT_THAT(verdict.text, AllOf(HasSubstr("rank 3 (host node7, pid 103) is still computing in operation 4"),
+                                  HasSubstr("rank 0 waits in operation 5"), HasSubstr("rank 1 waits in operation 4")));
+}
+
 TEST_F(VerdictTest, RanksThatDiedOrAreStopped) {
   for (int rank = 0; rank < 4; ++rank) Set(rank, 9, 8, (rank + 1) % 4);
   states_[1] = ProcessState::kGone;
