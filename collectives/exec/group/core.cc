@@ -48,18 +48,21 @@ bool ReducesPayloads(const GroupProgram& program, int ranks) {
 // Copies to scratch, whose lines are in the caches of the ranks that have read them. A store waits until its line is in
 // the cache of this core. The lines are therefore requested before the first store.
 void CopyToScratch(void* dst, const void* src, int64_t bytes, StoreKind store) {
+#ifdef __x86_64__
   constexpr int64_t kAhead = 2048, kLine = 64, kLeast = 4096;
-  auto* const to = static_cast<std::byte*>(dst);
   if (bytes < kLeast || store != StoreKind::kCached) return CopyBytes(dst, src, bytes, store);
+  auto* const to = static_cast<std::byte*>(dst);
+  const auto into_line = static_cast<int64_t>(reinterpret_cast<uintptr_t>(dst) % kLine);
   for (int64_t at = 0; at < bytes; at += kAhead) {
     const int64_t size = std::min(kAhead, bytes - at);
-#ifdef __x86_64__
     // The compiler's builtin requests the lines for reading unless it is told that all CPUs have this instruction. CPUs
     // that do not have it ignore it.
-    for (int64_t i = at; i < at + size; i += kLine) asm volatile("prefetchw %0" : : "m"(to[i]));
-#endif
+    for (int64_t i = at - into_line; i < at + size; i += kLine) asm volatile("prefetchw %0" : : "m"(to[i]));
     std::memcpy(to + at, Bytes(src) + at, size);
   }
+#else
+  CopyBytes(dst, src, bytes, store);
+#endif
 }
 
 // Copies or reduces the sources of a step to its destinations. If the data does not fit into the cache, results are
