@@ -79,7 +79,7 @@ class Lowering {
         XLAD_RETURN_IF_ERROR(CheckOrder(spec_, op));
         step.kind = GroupStep::Kind::kReduce;
         for (const ReduceSource& source : op.sources) {
-          if (source.peer >= 0) return NotOfMemory();
+          if (source.peer >= 0) return RefuseMessages("an operation on messages");
           sources.push_back(Lower(source.region));
         }
         break;
@@ -87,7 +87,7 @@ class Lowering {
         step.kind = GroupStep::Kind::kZero;
         break;
       default:
-        return NotOfMemory();
+        return RefuseMessages("an operation on messages");
     }
     std::vector<Extents> dsts = {Lower(op.dst)};
     for (const Region& dst : op.more_dsts) dsts.push_back(Lower(dst));
@@ -96,12 +96,6 @@ class Lowering {
     }
     AddSteps(step, op.dst.count * width_, dsts, sources);
     return absl::OkStatus();
-  }
-
-  static absl::Status NotOfMemory() {
-    return absl::UnimplementedError(
-        "found an operation on messages, expected only copies, reductions, zeros, signals and waits, because the ranks "
-        "of a process group access each other's memory and send no messages; choose another plan");
   }
 
   // Removes the first `bytes` bytes of run number `*first` and returns their region. Increments `*first` at the end of
@@ -209,6 +203,12 @@ class Lowering {
 };
 
 }  // namespace
+
+absl::Status RefuseMessages(absl::string_view found) {
+  return absl::UnimplementedError(
+      absl::StrCat("found ", found, ", expected a plan whose name begins with mapped_, because the ranks of a process ",
+                   "group access each other's memory and send no messages"));
+}
 
 absl::StatusOr<GroupProgram> LowerForGroup(const CollectiveSpec& spec, const Schedule& schedule,
                                            GroupProtocol protocol) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "base/status.h"
 #include "collectives/exec/group/control.h"
 #include "collectives/plan/schedule.h"
@@ -66,6 +67,9 @@ struct GroupProgram {
 };
 
 enum class GroupProtocol { kBoard, kSlots, kWindows };
+
+// Returns the error of a plan that sends messages. `found` is the plan or its operation.
+absl::Status RefuseMessages(absl::string_view found);
 
 // Unimplemented if the schedule has messages, other operations that process groups do not execute, or a flag that is
 // not less than kSignalFlags. InvalidArgument if it accesses the inputs or outputs of peers and the protocol is not
