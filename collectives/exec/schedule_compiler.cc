@@ -127,7 +127,7 @@ class Compiler {
 
 }  // namespace
 
-absl::StatusOr<ScheduleProgram> CompileSchedule(const CompiledCollective& of, Schedule schedule,
+absl::StatusOr<ScheduleProgram> CompileSchedule(const CollectiveToCompile& of, Schedule schedule,
                                                 OpenScheduleLink open_link) {
   return Compiler(*of.collective, of.spec, std::move(schedule), std::move(open_link)).Compile(of.spec_index);
 }
