@@ -18,6 +18,7 @@
 #include "cli/plot.h"
 #include "cli/save_state.h"
 #include "cli/timeline.h"
+#include "collectives/exec/communicator.h"
 #include "proto/mesh.h"
 
 namespace xlad::cli {
@@ -183,7 +184,8 @@ void PrintSummary(const JobStatus& status, const History& history) {
     absl::StrAppend(&text, ", launches: ", absl::StrJoin(launches, ", ", absl::PairFormatter(" ")));
   }
   const std::map<std::string, int64_t> collectives = SortedCollectives(status);
-  const bool all_on_host = collectives.empty() || (collectives.size() == 1 && collectives.contains("host memory"));
+  const bool all_on_host =
+      collectives.empty() || (collectives.size() == 1 && collectives.contains(collectives::kHostMedium));
   if (!all_on_host) {
     absl::StrAppend(&text, ", collectives: ", absl::StrJoin(collectives, ", ", absl::PairFormatter(" ")));
   }

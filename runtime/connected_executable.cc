@@ -296,7 +296,8 @@ TracedProgram ConnectedExecutable::Describe() const {
     for (size_t index = 0; index < shards_.size(); ++index) {
       if (FindGroup(collectives_.collectives[spec], positions_[index]).first == nullptr) continue;
       const std::string medium = shards_[index]->communicator->Medium(spec);
-      if (medium != "host memory") absl::StrAppend(program.mutable_collectives(spec)->mutable_name(), ", ", medium);
+      if (medium == collectives::kHostMedium) break;
+      absl::StrAppend(program.mutable_collectives(spec)->mutable_name(), ", ", medium);
       break;
     }
   }

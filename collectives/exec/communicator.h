@@ -24,6 +24,10 @@ struct CollectiveLaunch {
   uint64_t iteration = 0;  // A fingerprint of the counters of the enclosing loops; 0 outside loops.
 };
 
+// What Communicator::Medium returns if the data is in host memory. Like all results of Medium, it is a key of
+// RunReport.collectives.
+inline constexpr char kHostMedium[] = "host memory";
+
 // Threads: only the thread of its device may use a communicator. Ownership: buffers belong to the caller, who may reuse
 // them when Launch returns. After Start, the inputs must not be written and the outputs not accessed until Wait has
 // returned. Order: all members of a group must launch and start their collectives in the same order. Errors: an error
@@ -50,7 +54,7 @@ class Communicator {
     return absl::InvalidArgumentError(absl::StrCat("found collective ", number, ", expected 0, which Start returned"));
   }
   // Says where the collective runs: "host memory", "device memory", "NCCL", or "host memory (staged: WHY)".
-  virtual std::string Medium(int /*spec*/) const { return "host memory"; }
+  virtual std::string Medium(int /*spec*/) const { return kHostMedium; }
 };
 
 }  // namespace xlad::collectives

@@ -49,7 +49,7 @@ absl::Status StagedCommunicator::Wait(int64_t number) {
 std::string StagedCommunicator::Medium(int spec) const {
   if (ops_.host_can_access()) return inner_->Medium(spec);
   const auto found = reasons_.find(spec);
-  return absl::StrCat("host memory (staged: ",
+  return absl::StrCat(kHostMedium, " (staged: ",
                       found != reasons_.end() ? found->second : "devices of this kind do not run schedules", ")");
 }
 
