@@ -250,6 +250,7 @@ absl::Status ConnectedExecutable::Connect(int index) {
                                                {positions_[index], &collectives_, &MappedRecorder(index),
                                                 first_channel_, &MessageRecorder(index), shard.stream.get()}));
   shard.communicator = std::make_unique<CountingCommunicator>(std::move(communicator), collectives_.collectives.size());
+  shard.is_connected.store(true, std::memory_order_release);
   return absl::OkStatus();
 }
 
@@ -294,6 +295,7 @@ TracedProgram ConnectedExecutable::Describe() const {
   TracedProgram program = TracedProgramOf(executable(), collectives_, positions_);
   for (int spec = 0; spec < program.collectives_size(); ++spec) {
     for (size_t index = 0; index < shards_.size(); ++index) {
+      if (!shards_[index]->is_connected.load(std::memory_order_acquire)) continue;
       if (FindGroup(collectives_.collectives[spec], positions_[index]).first == nullptr) continue;
       const std::string medium = shards_[index]->communicator->Medium(spec);
       if (medium == collectives::kHostMedium) break;

@@ -87,7 +87,8 @@ class ConnectedExecutable {
   // running.
   RunReport Report() const;
   // The instructions and collectives of this worker's shards, by the names that traces use.
-  // The names of the collectives say where they run, unless it is host memory. All shards must be connected.
+  // The names of the collectives say where they run, unless it is host memory, or none of their shards here is
+  // connected yet. Other shards may run or connect during the call.
   TracedProgram Describe() const;
   // The most recent collectives of each shard of this worker, one line per collective, for the log.
   std::string RecentCollectives() const;
@@ -115,6 +116,7 @@ class ConnectedExecutable {
     std::unique_ptr<Launcher> launcher;
     int64_t launches = 0;
     std::unique_ptr<CountingCommunicator> communicator;
+    std::atomic<bool> is_connected = false;  // Set last. Other threads then may call const functions of `communicator`.
   };
 
   ConnectedExecutable(const ExecutableLaunch& launch, const WorkerEnvironment& environment,
