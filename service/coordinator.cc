@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "base/containers.h"
+#include "base/log.h"
 #include "proto/protocol.h"
 #include "service/jobs/why.h"
 
@@ -43,10 +44,16 @@ absl::Status CoordinatorCore::Recover(JobLog* log, const std::string& reason) {
   if (!dropped.empty()) context_.effects.actions.push_back(DropCheckpointsAgain{std::move(dropped)});
   for (const auto& [number, job] : context_.jobs.by_number()) {
     // A running attempt repeats the steps after its checkpoint, so metrics of earlier attempts do not count.
-    XLAD_ASSIGN_OR_RETURN(const auto last, log->LastMetrics(job->id, job->attempt_running ? job->attempt : 0));
-    if (!last.has_value()) continue;
-    job->step = std::max(job->attempt_running ? job->placed.first_step() : job->first_step, last->step() + 1);
-    NoteLoss(*last, job);
+    const auto last = log->LastMetrics(job->id, job->attempt_running ? job->attempt : 0);
+    if (absl::IsDataLoss(last.status())) {  // The job does not need them.
+      LogError("the last metrics of a job are damaged",
+               {{"job", job->id.str()}, {"error", std::string(last.status().message())}});
+      continue;
+    }
+    XLAD_RETURN_IF_ERROR(last.status());
+    if (!last->has_value()) continue;
+    job->step = std::max(job->attempt_running ? job->placed.first_step() : job->first_step, (*last)->step() + 1);
+    NoteLoss(**last, job);
   }
   attempts_.AfterRecovery();
   jobs_.AfterRecovery();

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -288,6 +289,35 @@ TEST_F(EngineTest, AFolderWhoseLogIsLostIsRefused) {
   std::filesystem::rename(away, log);
   Start();
   EXPECT_TRUE(engine_->GetJob(job).ok());
+}
+
+TEST_F(EngineTest, JobsWhoseLastMetricsAreDamagedAreKept) {
+  Start();
+  const std::string job = Submit("tiny"), other = Submit("other");
+  ASSERT_TRUE(Eventually([&] { return HasEnded(job) && HasEnded(other); }));
+  const JobState state = engine_->GetJob(job)->state();
+  TearDown();
+  const std::string path = JoinPath(options_.data_folder, "jobs.sqlite");
+  {
+    const auto log = OpenSqliteJobLog(path);
+    ASSERT_TRUE(log.ok()) << log.status();
+    LogBatch batch{{}, {{JobId(job), std::vector<StepMetrics>(1)}, {JobId(other), std::vector<StepMetrics>(1)}}};
+    ASSERT_TRUE((*log)->Append(&batch).ok());
+  }
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK);
+  const std::string damage = absl::StrCat("UPDATE metrics SET attempt = 1 WHERE job_id = '", job, "'");
+  EXPECT_EQ(sqlite3_exec(db, damage.c_str(), nullptr, nullptr, nullptr), SQLITE_OK) << sqlite3_errmsg(db);
+  EXPECT_EQ(sqlite3_changes(db), 1);
+  sqlite3_close(db);
+  Start();
+  EXPECT_EQ(engine_->GetJob(job)->state(), state);
+  WatchJobRequest request;
+  request.set_job_id(job);
+  EXPECT_TRUE(absl::IsDataLoss(engine_->Watch(request).status())) << engine_->Watch(request).status();
+  request.set_job_id(other);
+  EXPECT_EQ(engine_->Watch(request)->metrics_size(), 1);
+  EXPECT_NE(Submit("later"), "") << "the coordinator serves";
 }
 
 // Copying the blobs fails, because a file is in the place of their folder.

@@ -283,33 +283,39 @@ TEST_F(SqliteJobLogTest, DamagedMetricsAreDataLoss) {
     RemoveLog();
     auto log = OpenSqliteJobLog(TestPath());
     ASSERT_TRUE(log.ok()) << log.status();
-    LogBatch batch{{}, {{JobId("a"), rows}}};
+    LogBatch batch{{Event("a", "1")}, {{JobId("a"), rows}, {JobId("b"), rows}}};
     ASSERT_TRUE((*log)->Append(&batch).ok());
   };
   const auto expect_found = [&](const std::string& what) {
-    const absl::Status opened = OpenSqliteJobLog(TestPath()).status();
-    EXPECT_TRUE(absl::IsDataLoss(opened)) << what << ": " << opened;
-    EXPECT_THAT(std::string(opened.message()), testing::HasSubstr("the metrics of step 2 of job a are damaged"));
+    auto log = OpenSqliteJobLog(TestPath());
+    ASSERT_TRUE(log.ok()) << what << ": " << log.status();
+    EXPECT_EQ(AllEvents(**log).size(), 1u) << what;
+    for (const absl::Status& read :
+         {(*log)->ReadMetrics(JobId("a"), 0, 10).status(), (*log)->LastMetrics(JobId("a"), 0).status()}) {
+      EXPECT_TRUE(absl::IsDataLoss(read)) << what << ": " << read;
+      EXPECT_THAT(std::string(read.message()), testing::HasSubstr("the metrics of step 2 of job a are damaged"));
+    }
+    EXPECT_EQ((*log)->ReadMetrics(JobId("a"), 0, 2)->size(), 2u) << what << ": the steps before it are not affected";
+    EXPECT_EQ((*log)->ReadMetrics(JobId("b"), 0, 10)->size(), 3u) << what << ": other jobs are not affected";
   };
   write();
   for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
     std::string flipped = bytes;
     flipped[bit / 8] ^= static_cast<char>(1 << bit % 8);
     WithDatabase([&](sqlite3* db) {
-      SqliteStatement update(db, "UPDATE metrics SET metrics = ? WHERE step = 2");
+      SqliteStatement update(db, "UPDATE metrics SET metrics = ? WHERE job_id = 'a' AND step = 2");
       update.BindBlob(1, flipped);
       ASSERT_EQ(update.Step(), SQLITE_DONE);
     });
     expect_found(absl::StrCat("bit ", bit));
     if (HasFailure()) return;
   }
-  for (const char* sql : {"UPDATE metrics SET attempt = 2 WHERE step = 2",
-                          "UPDATE metrics SET checksum = checksum + 1 WHERE step = 2",
-                          "UPDATE metrics SET (metrics, checksum) = (SELECT metrics, checksum FROM metrics "
-                          "WHERE step = 1) WHERE step = 2"}) {
+  for (const std::string set : {"attempt = 2", "checksum = checksum + 1",
+                                "(metrics, checksum) = (SELECT metrics, checksum FROM metrics "
+                                "WHERE job_id = 'a' AND step = 1)"}) {
     write();
-    Execute(sql);
-    expect_found(sql);
+    Execute(absl::StrCat("UPDATE metrics SET ", set, " WHERE job_id = 'a' AND step = 2").c_str());
+    expect_found(set);
   }
 }
 

@@ -16,6 +16,7 @@ class SqliteStatement {
   SqliteStatement(const SqliteStatement&) = delete;
   SqliteStatement& operator=(const SqliteStatement&) = delete;
 
+  bool is_prepared() const { return statement_ != nullptr; }
   // Parameters are numbered from 1, result columns from 0.
   void Bind(int parameter, int64_t value) { sqlite3_bind_int64(statement_, parameter, value); }
   void Bind(int parameter, const std::string& text) {
