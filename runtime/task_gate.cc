@@ -31,7 +31,10 @@ TaskGate::Decision TaskGate::Begin(int device, int64_t step) {
     if (step >= options_.end_step) return Decision::kDone;
     if (step == stop_at_) return Decision::kStop;
     if (step < lease_until_ && step < FinishedByAll() + kMaxAhead) break;
+    const bool waits_for_slowest = step < lease_until_;
+    waiting_for_slowest_ += waits_for_slowest;
     changed_.wait(lock);
+    waiting_for_slowest_ -= waits_for_slowest;
   }
   begun_ = std::max(begun_, step + 1);
   return Decision::kRun;
@@ -56,8 +59,9 @@ bool TaskGate::GiveUpSave(int64_t step) {
 
 void TaskGate::FinishStep(int device, int64_t step) {
   std::lock_guard<std::mutex> lock(mutex_);
+  const int64_t before = FinishedByAll();
   finished_[device] = step + 1;
-  changed_.notify_all();
+  if (waiting_for_slowest_ > 0 && FinishedByAll() != before) changed_.notify_all();
 }
 
 bool TaskGate::ReachStop(int64_t step) {

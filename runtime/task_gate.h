@@ -1,5 +1,5 @@
 // Decides when each device of a task may begin a step and when it saves its state. The decisions depend on the lease,
-// the checkpoint policy, requested stops and the end of the task.
+// the slowest device, the checkpoint policy, requested stops and the end of the task.
 #pragma once
 
 #include <condition_variable>
@@ -100,6 +100,7 @@ class TaskGate {
   std::vector<int64_t> saved_;     // For each device, the last step for which Begin returned kSave.
   std::set<int64_t> checkpoints_;  // The steps that CheckpointAt has requested.
   int64_t skipped_ = -1;           // The newest step for which SkipSave or GiveUpSave was called.
+  int waiting_for_slowest_ = 0;    // The number of devices that wait although the lease includes their step.
   int64_t begun_;
   int64_t lease_until_ = -1;
   int64_t stop_at_ = -1;
