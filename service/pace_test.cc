@@ -13,11 +13,11 @@ struct PacedCluster : Cluster {
     job = RunningJob(spec);
     NoteLeases();
   }
-  // Each worker runs this many steps every 500 ms. After a shorter lease, worker a waits at its end, until none has
-  // arrived for 3 s.
+  // Each worker runs this many steps every 500 ms. After a shorter lease, worker a waits at its end, until a longer
+  // lease arrives or no shorter one has arrived for 3 s.
   void Run(int64_t ms, int64_t steps_a, int64_t steps_b) {
     for (int64_t passed = 0; passed < ms; passed += 500) {
-      const int64_t limit = clock.NowNs() < paused_until_ns ? paused_at : INT64_MAX;
+      const int64_t limit = clock.NowNs() < paused_until_ns && !a_ignores_pauses ? paused_at : INT64_MAX;
       a = std::max(a, std::min(a + steps_a, limit));
       b += steps_b;
       Beat(1, job, a);
@@ -31,8 +31,10 @@ struct PacedCluster : Cluster {
     for (const auto& [connection, message, common] : sent) {
       const int64_t lease =
           message.has_start() ? message.start().lease_until_step() : message.renew().lease_until_step();
-      const bool is_pause = lease > 0 && lease < longest[connection];
+      if (lease <= 0) continue;
+      const bool is_pause = lease < longest[connection];
       longest[connection] = std::max(longest[connection], lease);
+      if (!is_pause && connection == ConnectionId(1)) paused_until_ns = 0;
       if (!is_pause) continue;
       ++pauses;
       EXPECT_EQ(connection, ConnectionId(1)) << "b is never ahead";
@@ -44,6 +46,7 @@ struct PacedCluster : Cluster {
 
   std::string job;
   int64_t a = 0, b = 0;
+  bool a_ignores_pauses = false;            // As workers of older versions do.
   std::map<ConnectionId, int64_t> longest;  // The longest lease.
   int64_t pauses = 0, paused_at = 0, paused_until_ns = 0;
 };
@@ -77,6 +80,25 @@ TEST(Pace, AStopIsCloseToTheSlowestWorker) {
   EXPECT_LT(cluster.sent.back().message.stop_at().step() - cluster.b, 1500);
 }
 
+// Worker a ignores pauses, so a checkpoint that is requested a few steps after its last report would come too late, and
+// so would all that follow.
+TEST(Pace, TheNextCommonStepIsFarIfAWorkerDoesNotWait) {
+  PacedCluster cluster;
+  cluster.a_ignores_pauses = true;
+  cluster.Run(20'000, 1000, 10);
+  ASSERT_GT(cluster.pauses, 0);
+  WorkerMessage steps, draining;
+  cluster.Name(cluster.job, steps.mutable_steps());
+  StepMetrics* last = steps.mutable_steps()->add_metrics();
+  last->set_step(cluster.a - 1);
+  last->set_step_ms(0.5);
+  cluster.Handle(1, steps);
+  draining.mutable_draining();
+  cluster.Handle(1, draining);
+  ASSERT_TRUE(cluster.sent.back().message.has_stop_at());
+  EXPECT_GE(cluster.sent.back().message.stop_at().step() - cluster.a, 1000) << "what a runs in 500 ms";
+}
+
 TEST(Pace, WhenTheSlowWorkerBecomesFastTheOtherOneIsNotHeldBack) {
   PacedCluster cluster;
   cluster.Run(20'000, 1000, 10);
@@ -84,6 +106,27 @@ TEST(Pace, WhenTheSlowWorkerBecomesFastTheOtherOneIsNotHeldBack) {
   const int64_t before = cluster.a;
   cluster.Run(30'000, 1000, 1000);
   EXPECT_GT(cluster.a - before, 50'000) << "of 60,000 steps without any pause";
+}
+
+TEST(Pace, APauseEndsAsSoonAsItIsNotNeeded) {
+  PacedCluster cluster;
+  cluster.Run(20'000, 1000, 10);
+  ASSERT_GT(cluster.paused_until_ns, cluster.clock.NowNs());
+  cluster.b = cluster.a;
+  cluster.Run(500, 0, 0);
+  EXPECT_EQ(cluster.paused_until_ns, 0);
+}
+
+// A worker that is slow because its machine is busy reports late, too.
+TEST(Pace, ASilentWorkerDoesNotEndThePauseOfAnother) {
+  PacedCluster cluster;
+  cluster.Run(20'000, 1000, 10);
+  for (int64_t ms = 0; ms < 2500; ms += 500) {
+    cluster.Beat(1, cluster.job, cluster.a);
+    cluster.Advance(500);
+    cluster.NoteLeases();
+  }
+  EXPECT_GT(cluster.paused_until_ns, 0);
 }
 
 TEST(Pace, WorkersThatRunTogetherAreNotPaused) {

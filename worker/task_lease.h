@@ -1,7 +1,6 @@
 // How far the coordinator allows a task to run.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "base/clock.h"
@@ -9,18 +8,16 @@
 namespace xlad::worker {
 
 // A lease that is shorter than an earlier one is a pause. The coordinator repeats it while the task is too far ahead of
-// its peers (service/attempts/pace.h). After the last one, the task waits for at most kPauseNs, because the coordinator
-// may have ended. Then the longest lease applies again.
+// its peers (service/attempts/pace.h). A lease that is not shorter ends the pause. Without one, the task waits for at
+// most kPauseNs after the last shorter lease, because the coordinator may have ended. Then the longest lease applies.
 class TaskLease {
  public:
   static constexpr int64_t kPauseNs = 3000 * kNsPerMs;
 
   void Take(int64_t until_step, int64_t now_ns) {
-    if (until_step < longest_) {
-      shorter_ = until_step;
-      pause_end_ns_ = now_ns + kPauseNs;
-    }
-    longest_ = std::max(longest_, until_step);
+    const bool is_pause = until_step < longest_;
+    (is_pause ? shorter_ : longest_) = until_step;
+    pause_end_ns_ = is_pause ? now_ns + kPauseNs : 0;
   }
   // The task may begin the steps before this one. -1 if there is no lease yet.
   int64_t At(int64_t now_ns) const { return now_ns < pause_end_ns_ ? shorter_ : longest_; }

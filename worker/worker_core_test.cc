@@ -364,9 +364,9 @@ TEST_F(WorkerCoreTest, ATaskWaitsWhenTooManyMetricsAreKept) {
   Take(core.Shutdown());
 }
 
-// The coordinator repeats a shorter lease while the task is too far ahead of its peers. If the coordinator ends, the
-// task continues.
-TEST_F(WorkerCoreTest, AShorterLeaseIsAPauseThatEndsByItself) {
+// The coordinator repeats a shorter lease while the task is too far ahead of its peers, and then sends the longest one.
+// If the coordinator ends, the task continues.
+TEST_F(WorkerCoreTest, AShorterLeaseIsAPauseThatALongerOneOrTimeEnds) {
   Attach();
   Launch(1);
   Handle(TaskIsReady{{"job", 1}});
@@ -385,10 +385,14 @@ TEST_F(WorkerCoreTest, AShorterLeaseIsAPauseThatEndsByItself) {
   EXPECT_EQ(task_->lease, 700) << "the peers have continued";
   Later(2000);
   EXPECT_EQ(task_->lease, 700) << "the pause was repeated";
+  renew(1000);
+  EXPECT_EQ(task_->lease, 1000) << "the longest lease ends the pause";
+  renew(700);
   renew(2000);
-  EXPECT_EQ(task_->lease, 700) << "a longer lease does not end the pause";
+  EXPECT_EQ(task_->lease, 2000) << "a longer lease ends the pause";
+  renew(700);
   Handle(Disconnected{});
-  Later(900);
+  Later(2900);
   EXPECT_EQ(task_->lease, 700);
   Later(200);
   EXPECT_EQ(task_->lease, 2000);

@@ -36,6 +36,17 @@ std::optional<Range> ProgressOf(const Context& context, const Job& job, const At
   return range;
 }
 
+bool HasSentPauses(const Attempt::Pace& pace, int64_t now_ns) {
+  return pace.apart_since_ns >= 0 && now_ns - pace.apart_since_ns >= kPatienceMs * kNsPerMs;
+}
+
+CoordinatorMessage LeaseUntil(const Job& job, int64_t step) {
+  CoordinatorMessage message;
+  SetAttempt(job.current(), message.mutable_renew());
+  message.mutable_renew()->set_lease_until_step(step);
+  return message;
+}
+
 void EndPauses(Attempt::Pace* pace) {
   pace->apart_since_ns = -1;
   pace->pauses = false;
@@ -63,21 +74,25 @@ void KeepTogether(Context& context, const Job& job) {
   if (!may_drift || context.now_ns - pace.checked_ns < kComparedEveryMs * kNsPerMs) return;
   pace.checked_ns = context.now_ns;
   const std::optional<Range> range = ProgressOf(context, job, attempt);
-  if (!range.has_value()) return EndPauses(&pace);
+  if (!range.has_value()) return EndPauses(&pace);  // Workers that wait continue after a while.
   Measure(range->slowest, context.now_ns, &pace);
   const auto max_ahead = std::max(kMinAhead, static_cast<int64_t>(pace.steps_per_ms * kMaxAheadMs));
   // A worker that waits is closer than max_ahead when the slowest one has continued.
-  const int64_t limit = pace.apart_since_ns < 0 ? max_ahead : max_ahead / 2;
-  if (pace.steps_per_ms == 0 || range->furthest - range->slowest <= limit) return EndPauses(&pace);
+  const int64_t ahead = range->furthest - range->slowest;
+  if (pace.steps_per_ms == 0 || ahead <= (pace.apart_since_ns < 0 ? max_ahead : max_ahead / 2)) {
+    if (HasSentPauses(pace, context.now_ns)) context.SendToAll(job, LeaseUntil(job, attempt.lease_until));
+    return EndPauses(&pace);
+  }
   if (pace.apart_since_ns < 0) pace.apart_since_ns = context.now_ns;
   const int64_t until = range->slowest + max_ahead;
-  if (context.now_ns - pace.apart_since_ns < kPatienceMs * kNsPerMs || until >= attempt.lease_until) return;
-  pace.pauses = true;
-  CoordinatorMessage shorter;
-  SetAttempt(job.current(), shorter.mutable_renew());
-  shorter.mutable_renew()->set_lease_until_step(until);
-  for (const auto& [worker, step] : attempt.progress) {  // The slowest one may become faster.
-    if (step > range->slowest + max_ahead / 2) context.Send(WorkerId(worker), shorter);
+  if (!HasSentPauses(pace, context.now_ns) || until >= attempt.lease_until) return;
+  // A worker of an older version continues. A worker that waits is soon as close as its lease permits, which varies with
+  // the measured speed.
+  pace.pauses = ahead <= 2 * max_ahead;
+  // The slowest worker may become faster, and a worker that has waited may be the slowest one now.
+  for (const auto& [worker, step] : attempt.progress) {
+    const bool must_wait = step > range->slowest + max_ahead / 2;
+    context.Send(WorkerId(worker), LeaseUntil(job, must_wait ? until : attempt.lease_until));
   }
 }
 
