@@ -2,9 +2,10 @@
 // kernels have none. Branches are inlined and their results selected, and counted loops are unrolled. Results are the
 // same, because the instructions of these computations have no side effects.
 //
-// Needs: inlined calls. Leaves, except in step computations: no conditional; no loop whose trip count is known, unless
-// the computation would have more than 4,096 instructions with the loop unrolled. ResourceExhausted if branches expand
-// a computation to more than 65,536 instructions.
+// Needs: inlined calls. Leaves, except in step computations: no conditional; no loop of 0 iterations, and no other
+// loop whose trip count is known, unless the computation would have more than 4,096 instructions with the loop
+// unrolled. ResourceExhausted if branches expand a computation to more than 65,536 instructions.
+#include <algorithm>
 #include <optional>
 
 #include "absl/container/flat_hash_set.h"
@@ -12,6 +13,7 @@
 #include "compiler/analysis/clone.h"
 #include "compiler/analysis/step_computations.h"
 #include "compiler/passes/change_loops.h"
+#include "compiler/passes/fusion_limits.h"
 #include "compiler/passes/passes.h"
 #include "hlo/analysis/trip_count.h"
 #include "hlo/build/builder.h"
@@ -20,7 +22,6 @@ namespace xlad::compiler {
 namespace {
 
 constexpr int64_t kMaxSelectedInstructions = 1 << 16;
-constexpr int64_t kMaxWithUnrolledLoops = 1 << 12;  // Instructions of a computation.
 
 Instruction* TupleElement(hlo::Builder& builder, Instruction* tuple, int64_t i) {
   return tuple->opcode() == Opcode::kTuple ? tuple->operand(i) : builder.GetTupleElement(tuple, i);
@@ -70,7 +71,8 @@ absl::Status CheckSizeWith(const Instruction& conditional, const Computation& co
 // large. The limit includes the copies of other loops, because inner loops are unrolled in each copy of an outer loop.
 Instruction* UnrolledResult(const Instruction& loop) {
   const std::optional<int64_t> iterations = hlo::TripCount(loop);
-  const int64_t left = kMaxWithUnrolledLoops - std::ssize(loop.parent()->instructions());
+  // Not negative, because a loop of 0 iterations adds no instructions to a computation that is too large without it.
+  const int64_t left = std::max<int64_t>(0, kMaxWithUnrolledLoops - std::ssize(loop.parent()->instructions()));
   if (!iterations.has_value() || *iterations > left / std::ssize(loop.called()[1]->instructions())) return nullptr;
   return UnrolledLoop(loop, *iterations);
 }

@@ -17,6 +17,7 @@
 #include "compiler/codegen/llvm/scalar_ops.h"
 #include "compiler/kernel/cpu_lowering.h"
 #include "compiler/kernel/object_emitter.h"
+#include "compiler/passes/fusion_limits.h"
 
 namespace xlad::compiler {
 
@@ -218,8 +219,9 @@ std::string WhyNoCode(const Instruction& instruction) {
                         "\", expected an annotation of shardings, or a LAPACK routine as JAX calls it");
   }
   if (instruction.opcode() == Opcode::kWhile) {
-    return "found a loop in a computation that is applied to each element, expected no loop, or one with "
-           "a constant trip count that leaves at most 4096 instructions in the computation when it is unrolled";
+    return absl::StrCat("found a loop in a computation that is applied to each element, expected no loop, or one with ",
+                        "a constant trip count whose unrolled computation has at most ", kMaxWithUnrolledLoops,
+                        " instructions; unroll it or move it out");
   }
   const absl::string_view reason = WhyNoCpuLowering(instruction.opcode());
   return reason.empty() ? "found an opcode that has no code in a kernel, expected one with code" : std::string(reason);
