@@ -249,21 +249,6 @@ TEST(ProcessGroup, PlansOfHugeCollectivesFitIntoTheScratch) {
   }
 }
 
-TEST(ProcessGroup, TheRootOfABroadcastFillsOneSlotWhileTheOthersReadAnother) {
-  const auto plan = [](int64_t bytes, bool exclusive, int ranks = 2) {
-    const CollectiveSpec spec = MakeSpec(CollectiveKind::kBroadcast, ranks, bytes / 4);
-    return ChooseGroupPlan(spec, /*registered=*/false, {ranks, exclusive, 256 << 10, 32 << 20});
-  };
-  EXPECT_EQ(plan(4 << 10, /*exclusive=*/true).algorithm, kMappedOneShot);
-  EXPECT_EQ(plan(16 << 10, /*exclusive=*/true).AlgorithmText(), kMappedSlots);
-  EXPECT_EQ(plan(16 << 10, /*exclusive=*/true).chunks, 4);
-  EXPECT_EQ(plan(16 << 10, /*exclusive=*/false).algorithm, kMappedOneShot);
-  // More ranks were not measured.
-  EXPECT_EQ(plan(16 << 10, /*exclusive=*/true, 3).algorithm, kMappedOneShot);
-  EXPECT_EQ(plan(17 << 10, /*exclusive=*/true, 3).AlgorithmText(), kMappedSlots);
-  EXPECT_EQ(plan(17 << 10, /*exclusive=*/true, 3).chunks, 1);
-}
-
 TEST(ProcessGroup, ListedPlansCanRun) {
   for (const int ranks : {1, 3}) {
     OnRanks(ranks, [&](ProcessGroup* group) {
