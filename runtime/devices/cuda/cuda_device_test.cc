@@ -167,6 +167,27 @@ TEST_F(CudaDeviceTest, KernelsThatFail) {
   EXPECT_EQ(stream->Synchronize(), status) << "the error is reported again";
 }
 
+// A caller that could record no event frees memory after Synchronize, so the work before the error must have ended.
+TEST_F(CudaDeviceTest, SynchronizeWaitsAfterAnErrorToo) {
+  const auto device = *Make();
+  const auto loaded = *device->Load(MakeExecutable(Kernel("slow",
+                                                          "mov.u32 %r1, 0;\n"
+                                                          "$again: add.s32 %r1, %r1, 1;\n"
+                                                          "setp.lt.s32 %p1, %r1, 20000;\n"
+                                                          "@%p1 bra $again;")));
+  const auto stream = *device->MakeStream();
+  const auto launcher = *loaded->MakeLauncher(0, stream.get());
+  const auto memory = *device->Allocate(4);
+  ASSERT_TRUE(launcher->RunKernel(*loaded->FindKernel("slow"), std::vector<void*>{memory->address()}, nullptr, 1).ok());
+  const auto event = stream->Record();
+  ASSERT_TRUE(event.ok()) << event.status();
+  Configure("fail=cuEventRecord:1");
+  const absl::Status status = stream->Record().status();
+  EXPECT_THAT(Message(status), HasSubstr("cuEventRecord"));
+  EXPECT_EQ(stream->Synchronize(), status);
+  EXPECT_TRUE((*event)->IsDone());
+}
+
 TEST_F(CudaLibraryOpTest, Dots) {
   const DotDims cases[] = {
       {{2, 3}, {3, 2}, {2, 2}, {}, {1}, {0}},

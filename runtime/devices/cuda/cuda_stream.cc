@@ -194,7 +194,8 @@ absl::Status CudaStream::CopyOverlapping(DevicePointer to, DevicePointer from, s
   XLAD_ASSIGN_OR_RETURN(const DevicePointer between, gpu_->Allocate(static_cast<int64_t>(bytes)));
   absl::Status copied = Check(driver.cuMemcpyAsync(between, from, bytes, stream_), "copy");
   if (copied.ok()) copied = Check(driver.cuMemcpyAsync(to, between, bytes, stream_), "copy");
-  if (copied.ok()) copied = Check(driver.cuStreamSynchronize(stream_), "copy");
+  const Result ended = driver.cuStreamSynchronize(stream_);
+  if (copied.ok()) copied = Check(ended, "copy");
   gpu_->Free(between);
   return copied;
 }
@@ -222,9 +223,11 @@ absl::Status CudaStream::WaitFor(const Event& event) {
   return Check(gpu_->driver().cuStreamWaitEvent(stream_, own->handle(), 0), "cuStreamWaitEvent");
 }
 
+// After an error, earlier work may still run, and the caller may free the memory that it uses.
 absl::Status CudaStream::Synchronize() {
-  XLAD_RETURN_IF_ERROR(Begin());
-  return Check(gpu_->driver().cuStreamSynchronize(stream_), "work of a stream");
+  const absl::Status begun = Begin();
+  const Result ended = gpu_->driver().cuStreamSynchronize(stream_);
+  return begun.ok() ? Check(ended, "work of a stream") : begun;
 }
 
 absl::StatusOr<DevicePointer> AllocateCopy(const std::shared_ptr<const Gpu>& gpu,
@@ -232,7 +235,8 @@ absl::StatusOr<DevicePointer> AllocateCopy(const std::shared_ptr<const Gpu>& gpu
   XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<CudaStream> stream, CudaStream::Make(gpu, 1));
   XLAD_ASSIGN_OR_RETURN(const DevicePointer memory, gpu->Allocate(std::ssize(contents)));
   absl::Status copied = stream->CopyToDevice(reinterpret_cast<void*>(memory), contents);
-  if (copied.ok()) copied = stream->Synchronize();
+  const absl::Status ended = stream->Synchronize();
+  if (copied.ok()) copied = ended;
   if (copied.ok()) return memory;
   gpu->Free(memory);
   return copied;
