@@ -112,13 +112,15 @@ absl::StatusOr<RankResult> RunRank(const Setup& setup, int rank) {
   collectives::Recorder recorder(rank, setup.set, &RealClock());
   runtime::Device* const device = setup.devices[rank];
   XLAD_ASSIGN_OR_RETURN(const auto stream, device->MakeStream());
+  // The destructor of the communicator waits for the work that uses the memory.
+  std::unique_ptr<runtime::DeviceMemory> memory;
   XLAD_ASSIGN_OR_RETURN(
       const auto communicator,
       setup.fabric->MakeCommunicator({rank, setup.set, &recorder, setup.first_channel, nullptr, stream.get()}));
   const std::vector<float> values(setup.set->collectives[0].spec.counts[0], 1e-3f);
   const absl::Span<const std::byte> bytes(reinterpret_cast<const std::byte*>(values.data()),
                                           values.size() * sizeof(float));
-  XLAD_ASSIGN_OR_RETURN(const auto memory, device->Allocate(std::ssize(bytes)));
+  XLAD_ASSIGN_OR_RETURN(memory, device->Allocate(std::ssize(bytes)));
   XLAD_RETURN_IF_ERROR(stream->CopyToDevice(memory->address(), bytes));
   const std::byte* const input = static_cast<const std::byte*>(memory->address());
   std::byte* const output = static_cast<std::byte*>(memory->address());
@@ -215,7 +217,7 @@ absl::StatusOr<DeviceBenchRow> MeasureLaunched(const DeviceBenchOptions& options
   XLAD_ASSIGN_OR_RETURN(setup.first_channel, setup.fabric->ReserveChannels(set));
   XLAD_ASSIGN_OR_RETURN(const RankResult result, RunRank(setup, group->rank()));
   DeviceBenchRow row = RowOf(set, result.times_us);
-  row.memory.insert(result.memory);
+  row.memory.insert(result.memory);  // Rank 0 prints that of its own device.
   row.launches[KindOfDevice(device->Name())] = static_cast<int64_t>(options.repeats) * group->ranks();
   return row;
 }
