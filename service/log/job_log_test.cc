@@ -190,7 +190,8 @@ TEST_F(SqliteJobLogTest, AnInterruptedMigrationChangesNothing) {
   EXPECT_TRUE(log.ok()) << log.status();
 }
 
-// Versions 2 to 4 have the same tables, without checksums. Versions 5 and 6 have checksums of events only.
+// Versions 2 to 4 have the same tables, without checksums. Versions 5 and 6 have checksums of events only. The older
+// metrics get none, so that they are not rewritten.
 TEST_F(SqliteJobLogTest, ALogOfAnyOlderVersionIsCopiedAndGetsChecksums) {
   StepMetrics metrics;
   metrics.set_step(3);
@@ -213,9 +214,16 @@ TEST_F(SqliteJobLogTest, ALogOfAnyOlderVersionIsCopiedAndGetsChecksums) {
       ASSERT_TRUE(log.ok()) << log.status();
       EXPECT_EQ(AllEvents(**log).size(), 2u);
       EXPECT_EQ((*(*log)->LastMetrics(JobId("a"), 2))->step(), 3);
-      LogBatch next{{Event("a", "3")}, {}};
+      LogBatch next{{Event("a", "3")}, {{JobId("b"), {metrics}}}};
       ASSERT_TRUE((*log)->Append(&next).ok());
       EXPECT_EQ(next.events[0].sequence(), 3);
+    }
+    Execute("UPDATE metrics SET attempt = 3");
+    {
+      auto log = OpenSqliteJobLog(TestPath());
+      ASSERT_TRUE(log.ok()) << log.status();
+      EXPECT_TRUE((*log)->LastMetrics(JobId("a"), 0).ok()) << "an older row is not verified";
+      EXPECT_TRUE(absl::IsDataLoss((*log)->LastMetrics(JobId("b"), 0).status())) << "a newer row is verified";
     }
     // The copy is a log of the old version, which is migrated in its turn.
     std::filesystem::rename(kept, TestPath());

@@ -21,7 +21,8 @@ namespace {
 // adds events about checkpoints that could not be stored, and version 4 events about the code that an attempt runs.
 // Version 5 adds a checksum to each event. Version 6 has the same tables as version 5, but the batches in the data
 // folder have names that an earlier xlad takes for temporary files (storage/batch_spool.h). It would remove them, so it
-// must refuse the log. Version 7 adds a checksum to the metrics of each step.
+// must refuse the log. Version 7 adds a checksum to the metrics of each step. It is NULL in rows of an older
+// version, because there can be too many of them to rewrite.
 constexpr int kSchemaVersion = 7;
 
 constexpr char kSchema[] = R"(
@@ -37,7 +38,7 @@ CREATE TABLE IF NOT EXISTS metrics (
   step    INTEGER NOT NULL,
   metrics BLOB NOT NULL,
   attempt INTEGER NOT NULL DEFAULT 0,
-  checksum INTEGER NOT NULL DEFAULT 0,
+  checksum INTEGER,
   PRIMARY KEY (job_id, step)) WITHOUT ROWID;
 )";
 
@@ -223,16 +224,19 @@ class SqliteJobLog final : public JobLog {
     return CompactionStep([&] { return Execute("PRAGMA wal_checkpoint(TRUNCATE)"); });
   }
 
-  // Copies a few pages at a time, and pauses as long as each copy takes, so that appends continue. SQLite adds to the
-  // copy what this connection writes meanwhile.
-  absl::Status BackUp(const std::string& path) override {
+  absl::Status BackUp(const std::string& path) override { return CopyTo(path, /*pauses=*/true); }
+
+ private:
+  // Copies a few pages at a time. If it `pauses`, it does so as long as each copy takes, so that appends continue.
+  // SQLite adds to the copy what this connection writes meanwhile.
+  absl::Status CopyTo(const std::string& path, bool pauses) {
     if (RealFileSystem().Exists(path)) return absl::AlreadyExistsError(absl::StrCat("found ", path));
     sqlite3* copy = nullptr;
     absl::Status status = absl::OkStatus();
     if (sqlite3_open(path.c_str(), &copy) == SQLITE_OK) {
       // SyncFile syncs the copy, while appends do not wait for it.
       sqlite3_exec(copy, "PRAGMA synchronous=OFF", nullptr, nullptr, nullptr);
-      status = CopyPages(copy, path);
+      status = CopyPages(copy, path, pauses);
     } else {
       status = absl::InternalError(absl::StrCat("cannot create ", path, ": ", sqlite3_errmsg(copy)));
     }
@@ -244,7 +248,6 @@ class SqliteJobLog final : public JobLog {
     return Annotate(status, "back up");
   }
 
- private:
   // Checksums of rows do not find rows that are missing because a page was damaged. The metrics are not checked: there
   // can be 86 million rows for each day of a job, and no job is lost with them.
   absl::Status CheckEvents() {
@@ -259,7 +262,8 @@ class SqliteJobLog final : public JobLog {
 
   // `row` has the metrics, the step, the attempt and the checksum.
   absl::Status CheckMetrics(const SqliteStatement& row, const std::string& job_id, const std::string& metrics) const {
-    if (row.Int(3) == ChecksumOfMetrics(row.Int(1), row.Int(2), job_id, metrics)) return absl::OkStatus();
+    const bool is_same = row.Int(3) == ChecksumOfMetrics(row.Int(1), row.Int(2), job_id, metrics);
+    if (is_same || row.IsNull(3)) return absl::OkStatus();
     return absl::DataLossError(absl::StrCat(path_, ": the metrics of step ", row.Int(1), " of job ", job_id,
                                             " are damaged: their checksum differs; jobs continue without them, and "
                                             "only a backup of the folder can have them"));
@@ -271,7 +275,9 @@ class SqliteJobLog final : public JobLog {
       XLAD_RETURN_IF_ERROR(Execute("ALTER TABLE metrics ADD COLUMN attempt INTEGER NOT NULL DEFAULT 0"));
     }
     if (version > 0 && version < 5) XLAD_RETURN_IF_ERROR(AddChecksums());
-    if (version > 0 && version < 7) XLAD_RETURN_IF_ERROR(AddChecksumsOfMetrics());
+    if (version > 0 && version < 7) {
+      XLAD_RETURN_IF_ERROR(Execute("ALTER TABLE metrics ADD COLUMN checksum INTEGER"));
+    }
     // In a log of this version, a table that is missing is damage, so it must not be created.
     if (version < kSchemaVersion) XLAD_RETURN_IF_ERROR(Execute(kSchema));
     // Written in any case: until this has been synced, a crash can undo that the write-ahead log was truncated.
@@ -292,30 +298,14 @@ class SqliteJobLog final : public JobLog {
     return code == SQLITE_DONE ? absl::OkStatus() : Error("migrate");
   }
 
-  absl::Status AddChecksumsOfMetrics() {
-    XLAD_RETURN_IF_ERROR(Execute("ALTER TABLE metrics ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0"));
-    SqliteStatement read(db_, "SELECT job_id, step, attempt, metrics FROM metrics");
-    SqliteStatement write(db_, "UPDATE metrics SET checksum = ? WHERE job_id = ? AND step = ?");
-    int code;
-    while ((code = read.Step()) == SQLITE_ROW) {
-      const std::string job_id = read.Blob(0);
-      write.Bind(1, ChecksumOfMetrics(read.Int(1), read.Int(2), job_id, read.Blob(3)));
-      write.Bind(2, job_id);
-      write.Bind(3, read.Int(1));
-      if (write.Step() != SQLITE_DONE) return StepError(&write);
-      write.Reset();
-    }
-    return code == SQLITE_DONE ? absl::OkStatus() : Error("migrate");
-  }
-
   absl::Status KeepCopy(int64_t version) {
     const std::string kept = absl::StrCat(path_, ".schema-", version);
     std::error_code ignored;
     std::filesystem::remove(kept, ignored);  // The copy may exist because an earlier migration did not finish.
-    return BackUp(kept);
+    return CopyTo(kept, /*pauses=*/false);
   }
 
-  absl::Status CopyPages(sqlite3* copy, const std::string& path) {
+  absl::Status CopyPages(sqlite3* copy, const std::string& path, bool pauses) {
     sqlite3_backup* backup = nullptr;
     {
       const std::lock_guard lock(mutex_);
@@ -333,7 +323,7 @@ class SqliteJobLog final : public JobLog {
         }
         code = sqlite3_backup_step(backup, kPagesPerStep);
       }
-      if (code == SQLITE_OK) std::this_thread::sleep_for(std::chrono::steady_clock::now() - begin);
+      if (code == SQLITE_OK && pauses) std::this_thread::sleep_for(std::chrono::steady_clock::now() - begin);
       if (++steps % kStepsPerSync == 0) synced = SyncFile(path);
     }
     const std::lock_guard lock(mutex_);

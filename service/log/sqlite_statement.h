@@ -31,6 +31,7 @@ class SqliteStatement {
     const char* data = static_cast<const char*>(sqlite3_column_blob(statement_, column));
     return std::string(data, sqlite3_column_bytes(statement_, column));
   }
+  bool IsNull(int column) const { return sqlite3_column_type(statement_, column) == SQLITE_NULL; }
   int64_t Int(int column) const { return sqlite3_column_int64(statement_, column); }
 
  private:
