@@ -3,6 +3,7 @@
 // in each file (default 60), and XLAD_LOG_SEED the seed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -20,6 +21,7 @@ namespace {
 
 constexpr int kBatches = 12;
 constexpr size_t kWalHeaderBytes = 32;
+constexpr size_t kPageBytes = 4096;
 const std::vector<std::string> kLogJobs = {"job-1", "job-2", "job-3"};
 
 // Returns the batch with this number: an event of each job, one of which fills several pages, and steps of one job.
@@ -253,9 +255,36 @@ TEST_F(LogDamage, ATableWhoseNameIsDamagedIsFound) {
   }
 }
 
+// In a page of events the number of rows is another one, or the table of metrics has another name.
+TEST_F(LogDamage, ALogOfAnOlderVersionIsCheckedBeforeItIsMigrated) {
+  constexpr char kLeafOfEvents = 0x0D;
+  Write(merged_, "");
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(path_.c_str(), &db), SQLITE_OK);
+  const char* const sql = "ALTER TABLE metrics DROP COLUMN checksum; PRAGMA user_version=6";
+  EXPECT_EQ(sqlite3_exec(db, sql, nullptr, nullptr, nullptr), SQLITE_OK) << sqlite3_errmsg(db);
+  sqlite3_close(db);
+  const std::string old = *RealFileSystem().Read(path_), kept = path_ + ".schema-6";
+  size_t page = old.size() - kPageBytes;
+  while (page > 0 && old[page] != kLeafOfEvents) page -= kPageBytes;
+  const size_t name = old.find("TABLE metrics ");
+  ASSERT_GT(page, 0u);
+  ASSERT_NE(name, std::string::npos);
+  for (const size_t at : {page + 4, name + 6}) {
+    SCOPED_TRACE(at);
+    const std::string damaged = Flipped(old, 8 * at);
+    Write(damaged, "");
+    EXPECT_FALSE(ReadAll(path_).ok());
+    EXPECT_TRUE(*RealFileSystem().Read(path_) == damaged) << "it is not changed";
+    EXPECT_FALSE(RealFileSystem().Exists(kept));
+  }
+  Write(old, "");
+  EXPECT_TRUE(ReadAll(path_).ok());
+  EXPECT_TRUE(RealFileSystem().Exists(kept));
+}
+
 // Each page begins with the number of its rows. If a bit of it is lost, SQLite reads fewer rows.
 TEST_F(LogDamage, ARowThatIsMissingFromAPageIsFound) {
-  constexpr size_t kPageBytes = 4096;
   int found = 0;
   for (size_t page = 1; page < merged_.size() / kPageBytes; page += AllCases() ? 1 : 3) {
     for (size_t bit = 0; bit < 16; ++bit) {

@@ -112,9 +112,10 @@ class SqliteJobLog final : public JobLog {
       return absl::FailedPreconditionError(absl::StrCat(path_, " has schema version ", version, ", expected at most ",
                                                         kSchemaVersion, ": it was written by a newer xlad"));
     }
+    // Before the log is migrated, so that a damaged one is not changed.
+    if (version > 0) XLAD_RETURN_IF_ERROR(CheckEvents());
     if (version > 0 && version < kSchemaVersion) XLAD_RETURN_IF_ERROR(KeepCopy(version));
     XLAD_RETURN_IF_ERROR(InTransaction([&] { return Migrate(version); }));
-    XLAD_RETURN_IF_ERROR(CheckEvents());
     SqliteStatement last(db_, kLastSequence);
     if (last.Step() != SQLITE_ROW) return Error("read");
     last_sequence_ = last.Int(0);
@@ -254,7 +255,8 @@ class SqliteJobLog final : public JobLog {
     SqliteStatement check(db_, "PRAGMA integrity_check(events)");
     if (check.Step() != SQLITE_ROW) return Error("check");
     const std::string found = check.Blob(0);
-    if (found == "ok") return absl::OkStatus();
+    SqliteStatement metrics(db_, "SELECT 1 FROM metrics LIMIT 0");  // Finds whether there is such a table.
+    if (found == "ok") return metrics.Step() == SQLITE_DONE ? absl::OkStatus() : Error("check");
     // SQLite reports an error of the disk like damage.
     if (absl::StrContains(found, "error code=")) return absl::InternalError(absl::StrCat(path_, ": ", found));
     return absl::DataLossError(absl::StrCat(path_, " is damaged: ", found, "; restore the folder from a backup"));
