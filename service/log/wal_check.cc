@@ -79,9 +79,7 @@ class WalReader {
     const int64_t page_bytes = BigEndianWord(header_, 8);
     const bool is_wal = (BigEndianWord(header_, 0) & ~1U) == kMagic && BigEndianWord(header_, 4) == kVersion;
     if (!is_wal || !sum.IsAt(header_, 24) || page_bytes > kMaxPageBytes) {
-      return absl::DataLossError(absl::StrCat(path_, " is damaged: the checksum of its header differs; restore the "
-                                              "folder from a backup, or remove this file to continue without the "
-                                              "events that it contains"));
+      return Damage("the checksum of its header differs", "remove this file", "the events that it contains");
     }
     return CheckFrames(size, kFrameHeaderBytes + page_bytes, sum);
   }
@@ -99,20 +97,25 @@ class WalReader {
         sum.Add(absl::string_view(frame).substr(kFrameHeaderBytes));
         if (is_of_this_use && sum.IsAt(frame, 16)) continue;
         damaged = at;
-        if (HasOneFlippedBit(frame, absl::string_view(header_).substr(16, 8), sum)) return Damage(at, frame_bytes);
+        if (HasOneFlippedBit(frame, absl::string_view(header_).substr(16, 8), sum)) return FrameDamage(at, frame_bytes);
       }
       if (!is_of_this_use) continue;
-      if (is_committed) return Damage(damaged, frame_bytes);
+      if (is_committed) return FrameDamage(damaged, frame_bytes);
       is_committed = BigEndianWord(frame, 4) != 0;
     }
     return absl::OkStatus();
   }
 
-  absl::Status Damage(int64_t at, int64_t bytes) const {
-    return absl::DataLossError(absl::StrCat(path_, " is damaged: its bytes [", at, ", ", at + bytes, ") do not have ",
-                                            "the expected checksum; restore the folder from a backup, or copy the ",
-                                            "folder and then cut this file to ", at, " bytes to continue without the ",
-                                            "events that it contains from there on"));
+  absl::Status FrameDamage(int64_t at, int64_t bytes) const {
+    return Damage(absl::StrCat("its bytes [", at, ", ", at + bytes, ") do not have the expected checksum"),
+                  absl::StrCat("run `truncate -s ", at, " ", path_, "`"), "the events that it contains from there on");
+  }
+
+  // If later transactions were already copied into the database, it does not fit together with what remains.
+  absl::Status Damage(absl::string_view what, absl::string_view repair, absl::string_view lost) const {
+    return absl::DataLossError(absl::StrCat(path_, " is damaged: ", what, "; restore the folder from a backup, or ",
+                                            "copy the folder and then ", repair, " to continue without ", lost,
+                                            "; if the log is then refused, only a backup helps"));
   }
 
   absl::StatusOr<std::string> ReadBytes(int64_t at, int64_t bytes) {
