@@ -98,10 +98,13 @@ absl::Status CheckComplete(const std::string& folder) {
 absl::Status CheckLogExists(const std::string& data_folder) {
   FileSystem& files = RealFileSystem();
   const std::string log = JoinPath(data_folder, kLog), blobs = JoinPath(data_folder, "blobs");
-  if (files.Size(log).value_or(0) > 0 || files.List(blobs).value_or(std::vector<std::string>()).empty()) {
-    return absl::OkStatus();
+  const auto bytes = files.Size(log);
+  const auto names = files.List(blobs);
+  for (const absl::Status& read : {bytes.status(), names.status()}) {
+    if (!read.ok() && !absl::IsNotFound(read)) return read;  // The files may exist.
   }
-  return absl::DataLossError(absl::StrCat(log, " is ", files.Exists(log) ? "empty" : "missing", ", but ", blobs,
+  if (bytes.value_or(0) > 0 || !names.ok() || names->empty()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(log, " is ", bytes.ok() ? "empty" : "missing", ", but ", blobs,
                                           " has the files of jobs; restore the folder from a backup, or start with "
                                           "another --data folder"));
 }

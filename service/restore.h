@@ -15,7 +15,8 @@ inline constexpr char kPartialLog[] = "jobs.sqlite.partial";
 absl::Status CheckComplete(const std::string& folder);
 
 // DataLoss if the folder has blobs, but its log is missing or empty. SQLite would create a new log, and remove the
-// write-ahead log of an empty one.
+// write-ahead log of an empty one. If it cannot be found out whether they exist, for example because a folder may not
+// be read, the result is that error.
 absl::Status CheckLogExists(const std::string& data_folder);
 
 // Makes the files in the folder durable and gives the log, which has the name kPartialLog, its final name.

@@ -103,6 +103,29 @@ TEST_F(RestoreTest, AProcessThatIsKilledOrFailsAnywhereLeavesARefusedFolderOrAWh
   EXPECT_GT(restored, 2);
 }
 
+// A link to itself can be neither opened nor listed. Unlike a folder that may not be read, it stops root, too.
+TEST_F(RestoreTest, ALogOrBlobsThatCannotBeReadDoNotCountAsMissing) {
+  const std::string log = JoinPath(data_, "jobs.sqlite"), blobs = JoinPath(data_, "blobs");
+  for (const std::string& path : {log, blobs}) {
+    for (const bool has_other : {true, false}) {
+      SCOPED_TRACE(absl::StrCat(path, " ", has_other));
+      std::filesystem::remove_all(data_);
+      ASSERT_TRUE(RealFileSystem().MakeDirectories(data_).ok());
+      EXPECT_TRUE(CheckLogExists(data_).ok()) << "a new folder";
+      if (has_other && path == log) {
+        ASSERT_TRUE(RealFileSystem().MakeDirectories(blobs).ok());
+        ASSERT_TRUE(RealFileSystem().WriteAtomically(BlobPath(data_, "one"), "blob").ok());
+        EXPECT_TRUE(absl::IsDataLoss(CheckLogExists(data_))) << "the log is missing";
+      }
+      if (has_other && path == blobs) ASSERT_TRUE(RealFileSystem().WriteAtomically(log, "").ok());
+      std::filesystem::create_symlink(path, path);
+      const absl::Status refused = CheckLogExists(data_);
+      EXPECT_THAT(std::string(refused.message()), HasSubstr("symbolic links")) << refused;
+      EXPECT_FALSE(absl::IsDataLoss(refused)) << refused;
+    }
+  }
+}
+
 TEST_F(RestoreTest, ABackupThatWasNotCompletedIsRefused) {
   FileSystem& files = RealFileSystem();
   const std::string log = JoinPath(backup_, "jobs.sqlite"), partial = JoinPath(backup_, kPartialLog);
