@@ -1,6 +1,6 @@
 // Flipped bits in the files of the job log: the events that are read are those that were written, or the log is
 // refused. The metrics that are read were written, but some can be missing. XLAD_LOG_FLIPS is the number of flips
-// in each file (default 60), and XLAD_LOG_SEED the seed.
+// in each file (default 60, or 300 with XLAD_ALL_CASES), and XLAD_LOG_SEED the seed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sqlite3.h>
@@ -118,7 +118,7 @@ class LogDamage : public testing::Test {
     return bytes;
   }
 
-  const uint64_t flips_ = NumberFrom("XLAD_LOG_FLIPS", 60);
+  const uint64_t flips_ = NumberFrom("XLAD_LOG_FLIPS", CaseCount(60, 300));
   const std::unique_ptr<Random> random_ = SeededRandom(NumberFrom("XLAD_LOG_SEED", 1));
   const TestFolder folder_;
   const std::string path_ = JoinPath(folder_.path(), "jobs.sqlite"), wal_path_ = path_ + "-wal";
