@@ -4,6 +4,7 @@
 #include <google/protobuf/message_lite.h>
 #include <google/protobuf/unknown_field_set.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -22,9 +23,9 @@ namespace {
 
 // The coordinator's service in the current package, and in the package that older workers and clients use.
 constexpr absl::string_view kServices[] = {"/xlad.v1.Coordinator/", "/xlad.Coordinator/"};
-// A message of numbers takes up to 8 times its bytes, and the largest one of a worker has 16 MiB.
-constexpr int64_t kMaxParsedBytes = 160 << 20;
 constexpr int64_t kCheapBytes = 64 << 10;  // The memory of smaller messages does not matter.
+// Messages that take less memory need no reservation, for example the chunks of an upload (1 MiB).
+constexpr int64_t kUnreservedBytes = 2 << 20;
 constexpr absl::string_view kHealthCheck = "grpc.health.v1.Health/Check";
 
 // Ends a call without reading its messages.
@@ -57,6 +58,12 @@ bool MayWait(security::Role role) { return role == security::Role::kWorker || ro
 absl::Status TooManyUnread(const security::Caller& caller) {
   return absl::UnavailableError(
       absl::StrCat("found too many responses that user ", UserOf(caller), " has not read; try again in a moment"));
+}
+
+absl::Status TooMuchParsed(const security::Caller& caller, int64_t bytes) {
+  return absl::UnavailableError(absl::StrCat("found a message that takes ", bytes,
+                                             " bytes of memory while other large messages, of user ", UserOf(caller),
+                                             " or of all users, are being handled; try again in a moment"));
 }
 
 // A call whose handler runs on a pool. It has two owners: gRPC until OnDone, and the handler until it has returned.
@@ -111,7 +118,8 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
     if (reads_ahead_) BeginRead();
     lock.unlock();
     XLAD_RETURN_IF_ERROR(access_.CheckToken());
-    XLAD_RETURN_IF_ERROR(FromByteBuffer(buffer, method_->max_message_bytes, message));
+    const ParseLimits limits{.reserve = [this](int64_t bytes) { return ReserveParsed(bytes); }};
+    XLAD_RETURN_IF_ERROR(FromByteBuffer(buffer, method_->max_message_bytes, message, limits));
     return true;
   }
 
@@ -151,6 +159,16 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
     StartRead(&incoming_);
   }
 
+  // A handler reads all messages into one object, which keeps the memory of the largest one.
+  absl::Status ReserveParsed(int64_t bytes) {
+    if (bytes <= std::max(kUnreservedBytes, parsed_bytes_)) return absl::OkStatus();
+    if (!message_limits_->ReserveParsed(UserOf(access_.caller), bytes - parsed_bytes_)) {
+      return TooMuchParsed(access_.caller, bytes);
+    }
+    parsed_bytes_ = bytes;
+    return absl::OkStatus();
+  }
+
   // Called when the first message has arrived, or when the client has ended its messages without sending one.
   void HandOver() {
     if (method_->pool->Run([this] {
@@ -166,6 +184,7 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
 
   void Run() {
     const absl::Status status = method_->handler(this);
+    message_limits_->ReleaseParsed(UserOf(access_.caller), parsed_bytes_);
     std::unique_lock lock(mutex_);
     const absl::Status idle = WaitFor(&lock, [this] { return !writing_; });
     if (!status.ok() || !idle.ok() || !held_.has_value()) return Finish(ToGrpcStatus(status.ok() ? idle : status));
@@ -203,6 +222,7 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
   MessageLimits* const message_limits_;
   const int64_t first_;
   bool has_first_ = false;  // Used by OnReadDone only.
+  int64_t parsed_bytes_ = 0;  // The reserved memory. Used by the handler's thread only.
   // The last message, if it is sent after the handler has returned. OnDone is called after all three have been set.
   int64_t last_ = MessageLimits::kNone, last_bytes_ = 0;
   MessageLimits::Room room_ = MessageLimits::Room::kRefused;
@@ -308,7 +328,8 @@ grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message) {
   return grpc::ByteBuffer(&slice, 1);
 }
 
-absl::Status FromByteBuffer(const grpc::ByteBuffer& buffer, int64_t max_bytes, google::protobuf::MessageLite* message) {
+absl::Status FromByteBuffer(const grpc::ByteBuffer& buffer, int64_t max_bytes, google::protobuf::MessageLite* message,
+                            const ParseLimits& limits) {
   const int64_t size = buffer.Length();
   if (size > max_bytes) {
     return absl::InvalidArgumentError(
@@ -320,11 +341,13 @@ absl::Status FromByteBuffer(const grpc::ByteBuffer& buffer, int64_t max_bytes, g
     const auto* types = google::protobuf::DescriptorPool::generated_pool();
     const auto* type = types->FindMessageTypeByName(message->GetTypeName());
     const absl::string_view serialized(reinterpret_cast<const char*>(slice.begin()), slice.size());
-    if (TakesMoreThan(kMaxParsedBytes, serialized, *type)) {
+    const int64_t parsed_bytes = ParsedBytes(limits.max_parsed_bytes, serialized, *type);
+    if (parsed_bytes > limits.max_parsed_bytes) {
       return absl::InvalidArgumentError(
           absl::StrCat("found a ", message->GetTypeName(), " of ", size, " bytes that takes more than ",
-                       kMaxParsedBytes, " bytes of memory, expected shorter lists"));
+                       limits.max_parsed_bytes, " bytes of memory, expected shorter lists"));
     }
+    if (limits.reserve) XLAD_RETURN_IF_ERROR(limits.reserve(parsed_bytes));
   }
   if (!read || !message->ParseFromArray(slice.begin(), static_cast<int>(slice.size()))) {
     return absl::InvalidArgumentError(

@@ -39,7 +39,8 @@ class CallStream {
   virtual ~CallStream() = default;
   // Reads the next message of the client. Returns false if the client will send no more messages. Cancelled if the
   // client has disconnected, DeadlineExceeded if it does not send a message for 30 s, InvalidArgument if the message is
-  // too large or cannot be parsed, Unauthenticated if the caller's token has become invalid.
+  // too large or cannot be parsed, Unauthenticated if the caller's token has become invalid, Unavailable if the messages
+  // that are being handled take too much memory.
   virtual absl::StatusOr<bool> Read(google::protobuf::MessageLite* message) = 0;
   // From now on, the next message is read while the handler handles one. A client can fill the memory of a message that
   // is being read until the handler has finished, so a handler may call this only if it then waits for nothing but the
@@ -125,8 +126,16 @@ grpc::Status ToGrpcStatus(const absl::Status& status);
 // Makes the reactor of a call that ends with this status. Its messages are not read.
 grpc::ServerGenericBidiReactor* NewRefusedCall(const grpc::Status& status);
 grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message);
+// The memory that a parsed message may take.
+struct ParseLimits {
+  int64_t max_parsed_bytes = 160 << 20;
+  // Called with the estimated memory of a large message before it is parsed. If it returns an error, the message is not
+  // parsed. May be null.
+  std::function<absl::Status(int64_t parsed_bytes)> reserve;
+};
 // InvalidArgument if `buffer` is larger than max_bytes, would take too much memory when parsed, or cannot be parsed.
-absl::Status FromByteBuffer(const grpc::ByteBuffer& buffer, int64_t max_bytes, google::protobuf::MessageLite* message);
+absl::Status FromByteBuffer(const grpc::ByteBuffer& buffer, int64_t max_bytes, google::protobuf::MessageLite* message,
+                            const ParseLimits& limits = {});
 
 // Identifies callers, and passes each permitted call to its handler or reactor. Every caller gets an answer to
 // grpc.health.v1.Health/Check, but only identified callers can ask for the health of one service.

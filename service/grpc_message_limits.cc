@@ -44,6 +44,25 @@ void MessageLimits::Release(const std::string& user, Room room, int64_t bytes) {
   if ((own->second -= bytes) == 0) unsent_by_user_.erase(own);
 }
 
+bool MessageLimits::ReserveParsed(const std::string& user, int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto found = parsed_by_user_.find(user);
+  const int64_t own = found == parsed_by_user_.end() ? 0 : found->second;
+  if (parsed_bytes_ + bytes > kMaxParsedBytesOfAll) return false;
+  if (own > 0 && own + bytes > kMaxParsedBytesOfUser) return false;
+  if (bytes > 0) parsed_by_user_[user] += bytes;
+  parsed_bytes_ += bytes;
+  return true;
+}
+
+void MessageLimits::ReleaseParsed(const std::string& user, int64_t bytes) {
+  if (bytes == 0) return;
+  const std::lock_guard lock(mutex_);
+  parsed_bytes_ -= bytes;
+  const auto own = parsed_by_user_.find(user);
+  if ((own->second -= bytes) == 0) parsed_by_user_.erase(own);
+}
+
 // Checks ten times in the time of the limit, so that a new message need not wake the thread.
 void MessageLimits::Run() {
   std::unique_lock lock(mutex_);

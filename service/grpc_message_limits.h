@@ -41,6 +41,12 @@ class MessageLimits {
   // Must be called when the message has ended, with the arguments and the result of Reserve.
   void Release(const std::string& user, Room room, int64_t bytes);
 
+  // Counts the memory of a message that is about to be parsed, until ReleaseParsed. Returns false, and counts nothing,
+  // if the messages of all users would take more than kMaxParsedBytesOfAll, or those of this user more than
+  // kMaxParsedBytesOfUser. One message of a user may take more.
+  bool ReserveParsed(const std::string& user, int64_t bytes);
+  void ReleaseParsed(const std::string& user, int64_t bytes);
+
  private:
   struct Waiting {
     std::chrono::steady_clock::time_point until;
@@ -50,6 +56,8 @@ class MessageLimits {
 
   static constexpr int64_t kMaxUnsentBytes = 64 << 20;
   static constexpr int64_t kMaxUnsentBytesOfUser = 16 << 20;
+  static constexpr int64_t kMaxParsedBytesOfAll = 512 << 20;
+  static constexpr int64_t kMaxParsedBytesOfUser = 128 << 20;
 
   const std::chrono::milliseconds limit_;
   std::mutex mutex_;  // Guards all following members.
@@ -58,6 +66,8 @@ class MessageLimits {
   int64_t next_ = 0;
   int64_t unsent_bytes_ = 0;                       // The bytes with Room::kReserved.
   std::map<std::string, int64_t> unsent_by_user_;  // All counted bytes; only users who have some.
+  int64_t parsed_bytes_ = 0;
+  std::map<std::string, int64_t> parsed_by_user_;  // Only users who have some.
   bool ending_ = false;
   std::thread thread_;
 };

@@ -1,7 +1,8 @@
-// Handlers that read ahead, and handlers whose client goes away.
+// Handlers that read ahead, handlers whose client goes away, and handlers that keep large messages.
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <memory>
@@ -122,6 +123,49 @@ TEST(GoneClient, EndsTheWorkOfItsHandler) {
   context.TryCancel();
   EXPECT_TRUE(absl::IsCancelled(ended.get_future().get()));
   client.join();
+  server.Shutdown();
+  pool.Stop();
+}
+
+// Each message has 1.8 MB and takes 58 MB of memory.
+TEST(LargeMessages, AreRefusedWhileOthersOfTheUserTakeTooMuchMemory) {
+  std::atomic<int> kept = 0;
+  std::promise<void> release;
+  const std::shared_future<void> released = release.get_future().share();
+  HandlerPool pool(4, 4);
+  MessageLimits limits(std::chrono::hours(1));
+  CallTable table;
+  table.message_limits = &limits;
+  table.methods["CallProgram"] = {&pool, 64 << 20, [&](CallStream* stream) -> absl::Status {
+                                    CallProgramRequest request;
+                                    XLAD_RETURN_IF_ERROR(stream->Read(&request).status());
+                                    if (request.arguments_size() > 1) {
+                                      ++kept;
+                                      released.wait();
+                                    }
+                                    return stream->Write(CallProgramResponse());
+                                  }};
+  TableServer server(std::move(table));
+  const auto stub = Coordinator::NewStub(*MakeChannel({server.address(), "", ""}));
+  const auto call = [&](int arguments) {
+    CallProgramRequest request;
+    for (int i = 0; i < arguments; ++i) request.add_arguments();
+    CallProgramResponse response;
+    grpc::ClientContext context;
+    PrepareCall(&context, kSharedToken, kReadAheadMs);
+    return stub->CallProgram(&context, request, &response);
+  };
+  constexpr int kMany = 900'000;
+  std::thread first([&] { EXPECT_TRUE(call(kMany).ok()); });
+  std::thread second([&] { EXPECT_TRUE(call(kMany).ok()); });
+  while (kept < 2) std::this_thread::yield();
+  EXPECT_EQ(call(kMany).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_TRUE(call(1).ok());
+  release.set_value();
+  first.join();
+  second.join();
+  const grpc::Status later = call(kMany);
+  EXPECT_TRUE(later.ok()) << later.error_message();
   server.Shutdown();
   pool.Stop();
 }

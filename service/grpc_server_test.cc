@@ -273,6 +273,21 @@ TEST(MessageLimits, AUserWhoReadsNothingDoesNotAffectOthers) {
   EXPECT_EQ(limits.Reserve("reader", false, 16 * kMb), Room::kReserved);
 }
 
+TEST(MessageLimits, TheMemoryOfParsedMessagesIsBounded) {
+  MessageLimits limits(std::chrono::hours(1));
+  EXPECT_TRUE(limits.ReserveParsed("a", 100 * kMb));
+  EXPECT_FALSE(limits.ReserveParsed("a", 29 * kMb));
+  EXPECT_TRUE(limits.ReserveParsed("a", 28 * kMb));
+  EXPECT_TRUE(limits.ReserveParsed("b", 160 * kMb)) << "one message of a user may be large";
+  EXPECT_FALSE(limits.ReserveParsed("b", 1));
+  EXPECT_TRUE(limits.ReserveParsed("c", 160 * kMb));
+  EXPECT_FALSE(limits.ReserveParsed("d", 65 * kMb)) << "all users have 512 MiB";
+  limits.ReleaseParsed("c", 160 * kMb);
+  EXPECT_TRUE(limits.ReserveParsed("d", 65 * kMb));
+  limits.ReleaseParsed("a", 28 * kMb);
+  EXPECT_TRUE(limits.ReserveParsed("a", 28 * kMb));
+}
+
 TEST_F(GrpcServerTest, HealthIsAnsweredWithoutATokenAndWithoutReadingTheRequest) {
   const auto connection = Dial();
   ASSERT_TRUE(Write(connection.get(), StalledCall("/grpc.health.v1.Health/Check")).ok());

@@ -16,6 +16,8 @@ namespace xlad::service {
 namespace {
 
 constexpr int64_t kMaxWorkerMessageBytes = 16 << 20;
+// Each piece of a shard takes up to 20 times its bytes. One message is parsed at a time.
+constexpr int64_t kMaxParsedWorkerBytes = 20 * kMaxWorkerMessageBytes;
 constexpr int64_t kMaxHeartbeatBytes = 4096;  // A larger message is parsed on the queue's thread.
 // The limit per worker. A worker that does not read its messages is disconnected.
 constexpr int64_t kMaxQueuedBytes = 64 << 20;
@@ -118,7 +120,8 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
 
   void Handle() {
     WorkerMessage message;
-    absl::Status status = FromByteBuffer(std::exchange(incoming_, {}), kMaxWorkerMessageBytes, &message);
+    absl::Status status = FromByteBuffer(std::exchange(incoming_, {}), kMaxWorkerMessageBytes, &message,
+                                         {.max_parsed_bytes = kMaxParsedWorkerBytes});
     if (status.ok()) status = Validate(message);
     if (!status.ok()) {
       LogWarn("a worker's message was refused", {{"peer", context_->peer()}, {"error", std::string(status.message())}});

@@ -35,7 +35,7 @@ class ParsedSize {
     return true;
   }
 
-  bool used_up() const { return left_ < 0; }
+  int64_t left() const { return left_; }  // Less than 0 if all bytes are used up.
 
  private:
   // Whether a parser takes a value of this wire type as the field's. Otherwise it keeps it as an unknown field.
@@ -55,8 +55,10 @@ class ParsedSize {
     int length = 0;
     if (!input_->ReadVarintSizeAsInt(&length)) return false;
     if (field == nullptr || field->message_type() == nullptr) {
-      // A packed number has at least one byte.
-      left_ -= length * (field != nullptr && field->is_packable() ? kNumberBytes : 1);
+      // A packed number of variable length has at least one byte.
+      const bool has_varints =
+          field != nullptr && field->is_packable() && IsOf(*field, WireFormatLite::WIRETYPE_VARINT);
+      left_ -= length * (has_varints ? kNumberBytes : 1);
       return left_ >= 0 && input_->Skip(length);
     }
     const auto [limit, depth_left] = input_->IncrementRecursionDepthAndPushLimit(length);
@@ -69,12 +71,12 @@ class ParsedSize {
 
 }  // namespace
 
-bool TakesMoreThan(int64_t max_bytes, absl::string_view serialized, const Descriptor& type) {
+int64_t ParsedBytes(int64_t max_bytes, absl::string_view serialized, const Descriptor& type) {
   google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(serialized.data()),
                                                static_cast<int>(serialized.size()));
   ParsedSize size(&input, max_bytes);
   size.Subtract(&type);
-  return size.used_up();
+  return max_bytes - size.left();
 }
 
 }  // namespace xlad::service

@@ -9,8 +9,8 @@
 
 namespace xlad::service {
 
-// Whether a message of this type, which is parsed from `serialized`, takes more than `max_bytes` of memory. This is an
-// estimate. Bytes that cannot be parsed count only up to the place at which a parser stops.
-bool TakesMoreThan(int64_t max_bytes, absl::string_view serialized, const google::protobuf::Descriptor& type);
+// Estimates the bytes of memory that a message of this type takes, which is parsed from `serialized`. Stops when they
+// are more than `max_bytes`. Bytes that cannot be parsed count only up to the place at which a parser stops.
+int64_t ParsedBytes(int64_t max_bytes, absl::string_view serialized, const google::protobuf::Descriptor& type);
 
 }  // namespace xlad::service

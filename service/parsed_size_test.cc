@@ -16,7 +16,7 @@ constexpr int64_t kMaxBytes = 1'000'000;
 
 template <typename Message>
 bool IsLarge(const std::string& serialized) {
-  return TakesMoreThan(kMaxBytes, serialized, *Message::descriptor());
+  return ParsedBytes(kMaxBytes, serialized, *Message::descriptor()) > kMaxBytes;
 }
 
 std::string Repeat(const std::string& text, int count) {
@@ -46,6 +46,31 @@ TEST(ParsedSize, CountsPartsOfParts) {
   EXPECT_FALSE(IsLarge<SubmitJobRequest>(request.SerializeAsString()));
   for (auto& parameter : *request.mutable_spec()->mutable_parameters()) parameter.mutable_shape();
   EXPECT_TRUE(IsLarge<SubmitJobRequest>(request.SerializeAsString()));
+}
+
+TEST(ParsedSize, CountsPackedNumbersOfFixedLengthByTheirBytes) {
+  ShardWritten written;
+  for (int i = 0; i < 100'000; ++i) written.mutable_shard()->add_block_sums(1);
+  EXPECT_FALSE(IsLarge<ShardWritten>(written.SerializeAsString()));
+  for (int i = 0; i < 50'000; ++i) written.mutable_shard()->add_block_sums(1);
+  EXPECT_TRUE(IsLarge<ShardWritten>(written.SerializeAsString()));
+}
+
+// The coordinator accepts as much for a message of a worker.
+TEST(ParsedSize, AWrittenShardTakesAtMost20TimesItsBytes) {
+  for (const int ndim : {0, 1, 2, 4}) {
+    ShardWritten written;
+    for (int i = 0; i < 10'000; ++i) {
+      CheckpointPiece* piece = written.mutable_shard()->add_pieces();
+      piece->set_tensor("w");
+      for (int dimension = 0; dimension < ndim; ++dimension) piece->mutable_box()->add_lo(0);
+      for (int dimension = 0; dimension < ndim; ++dimension) piece->mutable_box()->add_hi(1);
+      piece->set_begin(1000 * i);
+    }
+    const std::string serialized = written.SerializeAsString();
+    const auto limit = 20 * static_cast<int64_t>(serialized.size());
+    EXPECT_LE(ParsedBytes(limit, serialized, *ShardWritten::descriptor()), limit) << ndim << " dimensions";
+  }
 }
 
 TEST(ParsedSize, CountsContentsOnce) {
