@@ -9,12 +9,15 @@
 //
 // Needs: simplified loops; canonical dots. Leaves: no carried element of a loop of 2 to 65,536 counted iterations
 // (LoopIndices) that is only a sum of dots, if each operand of the dot is a slice of a loop-invariant array or is
-// stored in an array by the loop, or if this is true for one of them and IsWorthStoring for the other. Sums whose
-// operands together have more than three times as many elements are not moved. Every carried element of a changed loop
-// is used.
+// stored in an array by the loop, both at the same index. It is enough if this is true for one of them, and the other
+// is in no array and IsWorthStoring. Sums whose operands together have more than three times as many bytes are not
+// moved. Every carried element of a changed loop is used.
 #include <algorithm>
 #include <optional>
+#include <utility>
+#include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "compiler/analysis/clone.h"
 #include "compiler/analysis/loop_indices.h"
 #include "compiler/analysis/step_computations.h"
@@ -39,21 +42,23 @@ const Instruction* WithoutReshapes(const Instruction* x) {
   return x;
 }
 
-std::optional<Stacked> FindStacked(const Instruction& loop, const Instruction* x, LoopIndices* indices) {
+// All arrays that hold the value `x` of the body.
+std::vector<Stacked> FindStacked(const Instruction& loop, const Instruction* x, LoopIndices* indices) {
   x = WithoutReshapes(x);
   const Computation& body = *loop.called()[1];
   if (x->opcode() == Opcode::kDynamicSlice && AccessesOneRow(*x)) {
     const Instruction* array = x->operand(0);
     if (IsInvariantElement(loop, *array) && indices->VisitsAll(x->operand(1), array->shape().dim(0))) {
-      return Stacked{array->number(), false, x->operand(1)};
+      return {{array->number(), false, x->operand(1)}};
     }
   }
+  std::vector<Stacked> found;
   for (int64_t i = 0; i < body.root()->operand_count(); ++i) {
     const Instruction* next = body.root()->operand(i);
     if (next->opcode() != Opcode::kDynamicUpdateSlice || WithoutReshapes(next->operand(1)) != x) continue;
-    if (indices->StackingUpdate(i) != nullptr) return Stacked{i, true, next->operand(2)};
+    if (indices->StackingUpdate(i) != nullptr) found.push_back({i, true, next->operand(2)});
   }
-  return std::nullopt;
+  return found;
 }
 
 // A carried element that is a sum of dots.
@@ -61,24 +66,46 @@ struct SumOfDots {
   int64_t element = -1;
   Instruction* add = nullptr;
   Instruction* dot = nullptr;
-  std::optional<Stacked> lhs, rhs;
+  std::vector<Stacked> lhs, rhs;  // The arrays that hold the operands.
 
-  bool MayMove(LoopIndices* indices) const {
-    return lhs.has_value() && rhs.has_value() && indices->AreEqual(lhs->index, rhs->index);
+  // An array for each operand, both with the same index, if there are such arrays.
+  std::optional<std::pair<Stacked, Stacked>> Arrays(LoopIndices* indices) const {
+    for (const Stacked& left : lhs) {
+      for (const Stacked& right : rhs) {
+        if (indices->AreEqual(left.index, right.index)) return std::pair(left, right);
+      }
+    }
+    return std::nullopt;
   }
 };
 
 // An iteration writes the dot, reads and writes the sum, and reads the operands. After the loop, the operands are read
 // again, possibly from slower memory. That is worthwhile unless they are much larger than the sum.
 bool IsWorthwhile(const Instruction& dot) {
-  const int64_t operands = dot.operand(0)->shape().elements() + dot.operand(1)->shape().elements();
-  return operands <= 3 * dot.shape().elements();
+  return dot.operand(0)->shape().bytes() + dot.operand(1)->shape().bytes() <= 3 * dot.shape().bytes();
+}
+
+// Whether a value of the body may differ between iterations.
+bool Varies(const Instruction& loop, const Instruction* value) {
+  absl::flat_hash_set<const Instruction*> seen = {value};
+  std::vector<const Instruction*> left = {value};
+  while (!left.empty()) {
+    const Instruction* x = left.back();
+    left.pop_back();
+    if (x->opcode() == Opcode::kParameter) return true;
+    if (IsInvariantElement(loop, *x)) continue;
+    for (const Instruction* operand : x->operands()) {
+      if (seen.insert(operand).second) left.push_back(operand);
+    }
+  }
+  return false;
 }
 
 // Whether an operand of the dot is worth storing in each iteration only to move the sum. While the loop runs, the array
-// of all its values takes the place of the sum and of the dot's result.
-bool IsWorthStoring(const Instruction& operand, const Instruction& dot, int64_t trips) {
-  return operand.shape().elements() <= 4 * dot.shape().elements() / trips;
+// of all its values takes the place of the sum and of the dot's result. A value that is equal in all iterations would
+// be stored many times.
+bool IsWorthStoring(const Instruction& loop, const Instruction& operand, const Instruction& dot, int64_t trips) {
+  return trips * operand.shape().bytes() <= 4 * dot.shape().bytes() && Varies(loop, &operand);
 }
 
 std::optional<SumOfDots> MatchSum(const Instruction& loop, int64_t element, LoopIndices* indices) {
@@ -108,10 +135,10 @@ void StoreOperands(Instruction* loop) {
   hlo::Builder before(loop->parent());
   for (int64_t i = 0; i < loop->operand(0)->operand_count(); ++i) {
     const std::optional<SumOfDots> sum = MatchSum(*loop, i, &indices);
-    if (!sum.has_value() || sum->lhs.has_value() == sum->rhs.has_value()) continue;
-    const Stacked& other = sum->lhs.has_value() ? *sum->lhs : *sum->rhs;
-    Instruction* operand = sum->dot->operand(sum->lhs.has_value() ? 1 : 0);
-    if (!IsWorthStoring(*operand, *sum->dot, indices.trips())) continue;
+    if (!sum.has_value() || sum->lhs.empty() == sum->rhs.empty()) continue;
+    const Stacked& other = sum->lhs.empty() ? sum->rhs[0] : sum->lhs[0];
+    Instruction* operand = sum->dot->operand(sum->lhs.empty() ? 0 : 1);
+    if (!IsWorthStoring(*loop, *operand, *sum->dot, indices.trips())) continue;
     const auto is_here = [&](const auto& at) {
       return at.first == operand && indices.AreEqual(at.second, other.index);
     };
@@ -152,7 +179,7 @@ Instruction* ElementAfter(Instruction* loop, int64_t element, hlo::Builder* buil
 }
 
 // Appends the dot of whole arrays, and replaces the uses of the sum after the loop.
-void MoveAfter(Instruction* loop, const SumOfDots& sum) {
+void MoveAfter(Instruction* loop, const SumOfDots& sum, const Stacked& left, const Stacked& right) {
   hlo::Builder builder(loop->parent());
   builder.set_template(sum.dot);
   const auto whole = [&](const Stacked& stacked, const Instruction* operand) {
@@ -162,8 +189,8 @@ void MoveAfter(Instruction* loop, const SumOfDots& sum) {
     dims.insert(dims.begin(), array->shape().dim(0));
     return dims == array->shape().dims() ? array : builder.Reshape(array, dims);
   };
-  Instruction* lhs = whole(*sum.lhs, sum.dot->operand(0));
-  Instruction* rhs = whole(*sum.rhs, sum.dot->operand(1));
+  Instruction* lhs = whole(left, sum.dot->operand(0));
+  Instruction* rhs = whole(right, sum.dot->operand(1));
   Instruction* dot = CloneWithOperands(*sum.dot, {lhs, rhs}, loop->parent());
   hlo::DotDimensions dims = *sum.dot->attributes().dot;
   for (Dims* list : {&dims.lhs_batch, &dims.rhs_batch, &dims.lhs_contracting, &dims.rhs_contracting}) {
@@ -189,8 +216,9 @@ bool MoveSums(Instruction* loop) {
   bool changed = false;
   for (int64_t i = 0; i < loop->operand(0)->operand_count(); ++i) {
     const std::optional<SumOfDots> sum = MatchSum(*loop, i, &indices);
-    if (!sum.has_value() || !sum->MayMove(&indices)) continue;
-    MoveAfter(loop, *sum);
+    const auto arrays = sum.has_value() ? sum->Arrays(&indices) : std::nullopt;
+    if (!arrays.has_value()) continue;
+    MoveAfter(loop, *sum, arrays->first, arrays->second);
     changed = true;
   }
   return changed;
