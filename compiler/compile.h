@@ -28,8 +28,8 @@ struct Compilation {
   // operations of `program` may be repeated to save memory (buffers/rematerialize.h).
   int64_t usual_bytes = 0;
   // What was changed to save memory, besides repeated operations. Either may change the order of sums.
-  bool leaves_operands_unpacked = false;  // Whether pack-loop-operands was left out.
-  bool fuses_all_attention = false;       // Whether all attention was fused.
+  bool keeps_loops_small = false;    // Whether loops hold no packed or stored operands of dots.
+  bool fuses_all_attention = false;  // Whether all attention was fused.
   StepProgram steps;  // The steps. Loops are lists of steps here, not native programs.
   std::vector<PassTime> times;
 };

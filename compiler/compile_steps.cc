@@ -105,7 +105,7 @@ absl::Status PlanMemory(LinearProgram program, int64_t limit, Planned* planned) 
 
 // Changes of the program that save memory, and that may change the order of sums.
 struct MemoryChanges {
-  bool leaves_operands_unpacked = false, fuses_all_attention = false;
+  bool keeps_loops_small = false, fuses_all_attention = false;
 };
 
 absl::StatusOr<Planned> Plan(std::unique_ptr<Module> module, const CompileRequest& request,
@@ -113,7 +113,7 @@ absl::StatusOr<Planned> Plan(std::unique_ptr<Module> module, const CompileReques
   Planned planned;
   Compilation& result = planned.result;
   result.module = std::move(module);
-  result.leaves_operands_unpacked = changes.leaves_operands_unpacked;
+  result.keeps_loops_small = changes.keeps_loops_small;
   result.fuses_all_attention = changes.fuses_all_attention;
   XLAD_RETURN_IF_ERROR(CheckEntryArrays(request, *result.module));
   const CompilePolicy& policy = request.policy();
@@ -135,9 +135,9 @@ absl::StatusOr<Planned> Plan(std::unique_ptr<Module> module, const CompileReques
   const bool is_cpu = !IsGpu(request.target()) && request.target().chip().empty();
   // The limits of this pass are those of a CPU's caches. Elsewhere, fewer and larger kernels have not been measured.
   if (!is_cpu) pipeline.without.push_back("fuse-sibling-reductions");
-  // Only the library ops of CPUs read packed operands in place, and op-by-op execution is a baseline.
-  const bool reads_packed = is_cpu && !policy.op_by_op();
-  if (!reads_packed || changes.leaves_operands_unpacked) pipeline.without.push_back("pack-loop-operands");
+  // Only the library ops of CPUs read packed operands in place, stored operands have not been measured elsewhere, and
+  // op-by-op execution is a baseline.
+  planned.context.keeps_loops_small = !is_cpu || policy.op_by_op() || changes.keeps_loops_small;
   XLAD_RETURN_IF_ERROR(RunPipeline(*result.module, planned.context, pipeline, &result.times));
   planned.context.attention_costs = nullptr;  // `costs` ends with this function.
   planned.has_attention = !costs.empty();
@@ -161,18 +161,20 @@ absl::StatusOr<Planned> Plan(std::unique_ptr<Module> module, const CompileReques
 }
 
 // Plans the memory within the limit of the request. The first choice is the program that has the same bits as without a
-// limit. If it does not fit, no operands of loops are packed: a packed copy lives as long as its loop, and repeating
-// operations does not shorten that. If this is not enough, all attention is fused, too.
+// limit. If it does not fit, loops neither pack nor store operands of dots: these copies live as long as the loop, and
+// repeating operations does not shorten that. If this is not enough, all attention is fused, too.
 absl::StatusOr<Planned> PlanWithinLimit(std::unique_ptr<Module> module, const CompileRequest& request,
                                         const CompileOptions& options) {
   const int64_t limit = request.policy().memory_limit_bytes();
   const std::unique_ptr<Module> copy = limit > 0 ? module->Clone() : nullptr;
   XLAD_ASSIGN_OR_RETURN(Planned planned, Plan(std::move(module), request, options, {}));
   if (planned.fits) return planned;
-  const bool has_packed = planned.context.has_packed_operands;
+  const bool has_larger_loops = planned.context.has_larger_loops;
   std::vector<MemoryChanges> all_changes;
-  if (has_packed) all_changes.push_back({true, false});
-  if (options.attention == AttentionChoice::kByCost && planned.has_attention) all_changes.push_back({has_packed, true});
+  if (has_larger_loops) all_changes.push_back({true, false});
+  if (options.attention == AttentionChoice::kByCost && planned.has_attention) {
+    all_changes.push_back({has_larger_loops, true});
+  }
   CompileOptions others = options;
   others.attention_costs = nullptr;
   std::vector<Planned> tried;

@@ -79,7 +79,7 @@ std::vector<LimitOutcome> TryLimits(const Module& module, const Inputs& inputs, 
     EXPECT_LE(TotalBytes(found->assignment), limit);
     EXPECT_EQ(found->usual_bytes, limit < total ? total : 0);
     EXPECT_EQ(CollectivesOf(*found), CollectivesOf(*usual));
-    if (!found->fuses_all_attention && !found->leaves_operands_unpacked) ExpectSameBits(*found, *usual, inputs);
+    if (!found->fuses_all_attention && !found->keeps_loops_small) ExpectSameBits(*found, *usual, inputs);
   }
   return outcomes;
 }
@@ -268,21 +268,22 @@ ENTRY e {
   EXPECT_GT(outcomes[2].operations, 0);
 }
 
-// A packed operand is live until its loop ends, and no repeated operation shortens that.
-TEST(Rematerialize, ALowLimitLeavesOperandsOfLoopsUnpacked) {
-  const auto module = Parse(hlo::TestText("compiler/buffers/testdata/loop_with_weights.hlo"));
+// `larger` is the number of bytes that a loop of the program holds more than necessary, until it ends. No repeated
+// operation shortens that.
+void ExpectALowLimitKeepsLoopsSmall(const std::string& name, int64_t larger) {
+  const auto module = Parse(hlo::TestText(absl::StrCat("compiler/buffers/testdata/", name)));
   const auto random = SeededRandom(1);
   const Inputs inputs = {RandomInputs(*module, random.get())};
   const auto usual = CompileWithin(*module, 0);
   ASSERT_TRUE(usual.ok()) << usual.status();
   const auto expected = RunSteps(*usual, inputs);
   ASSERT_TRUE(expected.ok()) << expected.status();
-  const int64_t total = TotalBytes(usual->assignment), packed = 4 * 256 * 512;
-  for (const int64_t limit : {total, total - 1, total - packed}) {
+  const int64_t total = TotalBytes(usual->assignment);
+  for (const int64_t limit : {total, total - 1, total - larger}) {
     const auto found = CompileWithin(*module, limit);
     ASSERT_TRUE(found.ok()) << found.status();
     EXPECT_LE(TotalBytes(found->assignment), limit);
-    EXPECT_EQ(found->leaves_operands_unpacked, limit < total);
+    EXPECT_EQ(found->keeps_loops_small, limit < total);
     EXPECT_EQ(found->usual_bytes, limit < total ? total : 0);
     EXPECT_FALSE(found->fuses_all_attention);
     const auto results = RunSteps(*found, inputs);
@@ -290,7 +291,16 @@ TEST(Rematerialize, ALowLimitLeavesOperandsOfLoopsUnpacked) {
     const absl::Status same = CompareResults((*results)[0], (*expected)[0], {Exactness{Agreement::kMagnitudes}});
     EXPECT_TRUE(same.ok()) << same;
   }
-  EXPECT_EQ(CompileWithin(*module, packed).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(CompileWithin(*module, larger).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST(Rematerialize, ALowLimitLeavesOperandsOfLoopsUnpacked) {
+  ExpectALowLimitKeepsLoopsSmall("loop_with_weights.hlo", 4 * 256 * 512);
+}
+
+// The loop stores 64 KiB beside a sum of 16 KiB that it would hold otherwise, and a product of 16 KiB.
+TEST(Rematerialize, ALowLimitLeavesOperandsOfSumsUnstored) {
+  ExpectALowLimitKeepsLoopsSmall("loop_with_sum_of_dots.hlo", 4 * (32 * 8 * 64 - 2 * 64 * 64));
 }
 
 TEST(Rematerialize, TheRefusalSaysWhatRepeatedOperationsSave) {

@@ -9,10 +9,10 @@
 // are so far apart that they do not stay in the first-level cache together. The rows of the packed operand are
 // adjacent, and these loops read it in place whether or not the original operand is transposed.
 //
-// Needs: simplified loops; canonical dots. Leaves: no dot for which MayPack is true in a loop of kMinTrips or more
-// counted iterations whose result is read only by get-tuple-elements and is not the root of its computation. MayPack is
-// false for dots with batch dimensions, and for right operands that are constants or are computed in the body. Every
-// carried element of a changed loop is used.
+// Needs: simplified loops; canonical dots. Leaves, unless the context keeps loops small: no dot for which MayPack is
+// true in a loop of kMinTrips or more counted iterations whose result is read only by get-tuple-elements and is not the
+// root of its computation. MayPack is false for dots with batch dimensions, and for right operands that are constants
+// or are computed in the body. Every carried element of a changed loop is used.
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -156,7 +156,7 @@ bool PackOperands(Instruction* loop) {
 }  // namespace
 
 absl::Status PackLoopOperands(hlo::Module& module, PassContext& context) {
-  context.has_packed_operands |= ChangeLoops(module, PackOperands);
+  if (!context.keeps_loops_small) context.has_larger_loops |= ChangeLoops(module, PackOperands);
   return absl::OkStatus();
 }
 

@@ -34,7 +34,8 @@ struct PassContext {
   bool uses_cublaslt = false;  // Whether the program is for a GPU, where cuBLASLt computes the ops of IsGpuLibraryOp.
   // If not null, receives the costs of all recognized attention.
   std::vector<AttentionCost>* attention_costs = nullptr;
-  bool has_packed_operands = false;  // Set by pack-loop-operands if it has changed a loop.
+  bool keeps_loops_small = false;  // Whether no loop is made to hold more memory in order to be faster.
+  bool has_larger_loops = false;  // Set by passes that have made a loop hold more memory.
 };
 
 using PassFunction = absl::Status (*)(hlo::Module& module, PassContext& context);

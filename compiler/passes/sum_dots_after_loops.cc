@@ -10,8 +10,8 @@
 // Needs: simplified loops; canonical dots. Leaves: no carried element of a loop of 2 to 65,536 counted iterations
 // (LoopIndices) that is only a sum of dots, if each operand of the dot is a slice of a loop-invariant array or is
 // stored in an array by the loop, both at the same index. It is enough if this is true for one of them, and the other
-// is in no array and IsWorthStoring. Sums whose operands together have more than three times as many bytes are not
-// moved. Every carried element of a changed loop is used.
+// is in no array and IsWorthStoring, unless the context keeps loops small. Sums whose operands together have more than
+// three times as many bytes are not moved. Every carried element of a changed loop is used.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -126,10 +126,11 @@ std::optional<SumOfDots> MatchSum(const Instruction& loop, int64_t element, Loop
                    FindStacked(loop, dot->operand(1), indices)};
 }
 
-// Makes the loop store those operands of sums of dots that it must store so that the sums can be moved.
-void StoreOperands(Instruction* loop) {
+// Makes the loop store those operands of sums of dots that it must store so that the sums can be moved. Returns whether
+// there are any.
+bool StoreOperands(Instruction* loop) {
   LoopIndices indices(*loop);
-  if (indices.trips() < 2) return;
+  if (indices.trips() < 2) return false;
   std::vector<std::pair<Instruction*, Instruction*>> stored;  // Each with its index in the array.
   std::vector<Instruction*> arrays;
   hlo::Builder before(loop->parent());
@@ -148,7 +149,7 @@ void StoreOperands(Instruction* loop) {
     dims.insert(dims.begin(), indices.trips());
     arrays.push_back(before.Zero(Shape(operand->shape().type(), dims)));
   }
-  if (stored.empty()) return;
+  if (stored.empty()) return false;
   const std::vector<Instruction*> now = CarryUnchanged(loop, arrays);
   Computation* body = loop->called()[1];
   hlo::Builder builder(body);
@@ -163,6 +164,7 @@ void StoreOperands(Instruction* loop) {
     body->root()->ReplaceOperand(now[i]->number(), next);
   }
   FinishEdits(body);  // Removes the old root, so that MatchSum does not count it as a user.
+  return true;
 }
 
 Dims Incremented(Dims dimensions) {
@@ -208,9 +210,9 @@ void MoveAfter(Instruction* loop, const SumOfDots& sum, const Stacked& left, con
   body->root()->ReplaceOperand(sum.element, FindElement(*body, sum.element));
 }
 
-bool MoveSums(Instruction* loop) {
+bool MoveSums(Instruction* loop, PassContext* context) {
   if (!MayChangeElements(*loop)) return false;
-  StoreOperands(loop);
+  if (!context->keeps_loops_small) context->has_larger_loops |= StoreOperands(loop);
   LoopIndices indices(*loop);
   if (indices.trips() < 2) return false;
   bool changed = false;
@@ -226,11 +228,11 @@ bool MoveSums(Instruction* loop) {
 
 }  // namespace
 
-absl::Status SumDotsAfterLoops(hlo::Module& module, PassContext&) {
+absl::Status SumDotsAfterLoops(hlo::Module& module, PassContext& context) {
   for (Computation* computation : StepComputations(module)) {
     std::vector<Instruction*> loops;
     for (Instruction* loop : Snapshot(*computation)) {
-      if (loop->opcode() != Opcode::kWhile || !MoveSums(loop)) continue;
+      if (loop->opcode() != Opcode::kWhile || !MoveSums(loop, &context)) continue;
       FinishEdits(loop->called()[1]);
       loops.push_back(loop);
     }
