@@ -2,6 +2,8 @@
 #include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -79,14 +81,25 @@ bool IsReplaced(const Source& source, const std::string& uri, const absl::Status
   return uris.ok() && std::find(uris->begin(), uris->end(), uri) == uris->end();
 }
 
-absl::Status ReadIndexes(const std::vector<std::string>& uris, Source* source) {
-  for (const std::string& uri : uris) {
-    SourceCheckpoint found{uri, source->store.ReadIndex(uri)};
-    if (!IsReplaced(*source, uri, found.index.status())) source->checkpoints.push_back(std::move(found));
+// How often a command begins again because the running job has replaced all checkpoints that it was reading.
+constexpr int kMaxPasses = 10;
+
+absl::Status ReplacedTooFast() {
+  return absl::AbortedError(
+      "the job replaces its checkpoints faster than they can be read; cancel it, keep more checkpoints, or save less "
+      "often");
+}
+
+absl::Status ReadIndexes(std::vector<std::string> uris, Source* source) {
+  for (int pass = 0; pass < kMaxPasses; ++pass) {
+    for (const std::string& uri : uris) {
+      SourceCheckpoint found{uri, source->store.ReadIndex(uri)};
+      if (!IsReplaced(*source, uri, found.index.status())) source->checkpoints.push_back(std::move(found));
+    }
+    if (!source->checkpoints.empty()) return absl::OkStatus();
+    XLAD_ASSIGN_OR_RETURN(uris, UrisOf(*source->client, source->job));
   }
-  if (!source->checkpoints.empty()) return absl::OkStatus();
-  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> newer, UrisOf(*source->client, source->job));
-  return ReadIndexes(newer, source);
+  return ReplacedTooFast();
 }
 
 absl::StatusOr<Source> Open(const Arguments& arguments) {
@@ -168,7 +181,16 @@ int List(const Arguments& arguments) {
   return Print(rows, arguments.format);
 }
 
-int Verify(const Arguments& arguments) {
+// Runs a command until it has not lost all checkpoints that it was reading. `once` returns the exit code, or nothing if
+// the job has replaced all of them.
+int Repeat(const Arguments& arguments, std::optional<int> (*once)(const Arguments&)) {
+  for (int pass = 0; pass < kMaxPasses; ++pass) {
+    if (const std::optional<int> code = once(arguments); code.has_value()) return *code;
+  }
+  return Fail(ReplacedTooFast());
+}
+
+std::optional<int> VerifyOnce(const Arguments& arguments) {
   const absl::StatusOr<Source> source = Open(arguments);
   if (!source.ok()) return Fail(source.status());
   Json rows = Json::array();
@@ -182,13 +204,15 @@ int Verify(const Arguments& arguments) {
     all_ok = all_ok && status.ok();
     rows.push_back(std::move(row));
   }
-  if (rows.empty()) return Verify(arguments);  // All of them have been replaced.
+  if (rows.empty()) return std::nullopt;  // All of them have been replaced.
   Print(rows, arguments.format);
   if (all_ok) return kOk;
   return Fail(absl::DataLossError("found damaged checkpoints, expected none"));
 }
 
-int Export(const Arguments& arguments) {
+int Verify(const Arguments& arguments) { return Repeat(arguments, VerifyOnce); }
+
+std::optional<int> ExportOnce(const Arguments& arguments) {
   const absl::StatusOr<Source> source = Open(arguments);
   if (!source.ok()) return Fail(source.status());
   const SourceCheckpoint& newest = source->checkpoints.back();
@@ -196,7 +220,7 @@ int Export(const Arguments& arguments) {
   std::string file = arguments.to;
   if (file.empty()) file = absl::StrCat(newest.index->job_id(), "-step-", newest.index->step(), ".safetensors");
   const absl::Status saved = SaveTensors(source->store, newest.uri, file);
-  if (file != "-" && IsReplaced(*source, newest.uri, saved)) return Export(arguments);
+  if (file != "-" && IsReplaced(*source, newest.uri, saved)) return std::nullopt;
   if (!saved.ok()) return Fail(saved);
   if (file == "-") return kOk;
   Json row = ToJson(newest);
@@ -205,6 +229,8 @@ int Export(const Arguments& arguments) {
   std::printf("%s\n", file.c_str());
   return kOk;
 }
+
+int Export(const Arguments& arguments) { return Repeat(arguments, ExportOnce); }
 
 // Adds to `app` the arguments that all subcommands have, and makes the subcommand call `run`.
 CLI::App* Complete(CLI::App* app, int (*run)(const Arguments&), const std::shared_ptr<Arguments>& arguments,

@@ -201,12 +201,17 @@ class Faults(unittest.TestCase):
             job_id = made.submit(JOB, "--mesh", "dp=1", *LONG, "--checkpoint-every", "1",
                                  "--checkpoint-to", f"file:{where}/kept")
             wait_for(lambda: xlad("ckpt", "ls", job_id, "--coordinator", made.address)[0] == 0, "a checkpoint")
+            read = 0
             for command in 15 * ("ls", "verify"):
                 code, out, err = xlad("ckpt", command, job_id, "--coordinator", made.address, "--format", "json")
-                self.assertEqual(code, 0, err)
+                if code != 0:  # On a busy machine, the job may be faster than ten attempts to read.
+                    self.assertIn("the job replaces its checkpoints faster than they can be read", err)
+                    continue
+                read += 1
                 rows = json.loads(out)
                 self.assertTrue(rows)
                 self.assertFalse([row for row in rows if "error" in row])
+            self.assertGreater(read, 0)
 
     def test_the_folder_of_a_coordinator_is_not_removed_by_another(self):
         with cluster(workers=0, devices=1) as made:
