@@ -39,8 +39,8 @@ class CallStream {
   virtual ~CallStream() = default;
   // Reads the next message of the client. Returns false if the client will send no more messages. Cancelled if the
   // client has disconnected, DeadlineExceeded if it does not send a message for 30 s, InvalidArgument if the message is
-  // too large or cannot be parsed, Unauthenticated if the caller's token has become invalid, Unavailable if the messages
-  // that are being handled take too much memory.
+  // too large or cannot be parsed, Unauthenticated if the caller's token has become invalid, Unavailable if the
+  // messages that are being handled take too much memory.
   virtual absl::StatusOr<bool> Read(google::protobuf::MessageLite* message) = 0;
   // From now on, the next message is read while the handler handles one. A client can fill the memory of a message that
   // is being read until the handler has finished, so a handler may call this only if it then waits for nothing but the

@@ -86,8 +86,8 @@ void KeepTogether(Context& context, const Job& job) {
   if (pace.apart_since_ns < 0) pace.apart_since_ns = context.now_ns;
   const int64_t until = range->slowest + max_ahead;
   if (!HasSentPauses(pace, context.now_ns) || until >= attempt.lease_until) return;
-  // A worker of an older version continues. A worker that waits is soon as close as its lease permits, which varies with
-  // the measured speed.
+  // A worker of an older version continues. A worker that waits is soon as close as its lease permits, which varies
+  // with the measured speed.
   pace.pauses = ahead <= 2 * max_ahead;
   // The slowest worker may become faster, and a worker that has waited may be the slowest one now.
   for (const auto& [worker, step] : attempt.progress) {
