@@ -5,9 +5,9 @@
 # time of each part at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/setup.sh --python
 all=false
 [[ "${1:-}" == --all ]] && all=true
+mkdir -p build
 
 times=()
 part=""
@@ -22,7 +22,6 @@ step() {
 build() {  # Arguments: PRESET TARGETS...
   local preset=$1
   shift
-  mkdir -p build
   cmake --preset "$preset" >"build/$preset.cmake.log" || { cat "build/$preset.cmake.log"; exit 1; }
   ninja -C "build/$preset" "$@" | grep -vE '^\[[0-9]+/[0-9]+\]' || ((PIPESTATUS[0] == 0))
 }
@@ -44,23 +43,58 @@ run_tests() {
   return $result
 }
 
-step "release: build"
+tsan_tests='collectives_exec_test|runtime_test|worker_test'
+fuzz_tests='tensor_test|hlo_test'
+fuzz_inputs=(text proto eval safetensors index)
+tsan_targets=(collectives_exec_test runtime_test worker_test)
+fuzz_targets=(tensor_test hlo_test hlo_text_fuzz hlo_proto_fuzz hlo_eval_fuzz tensor_safetensors_fuzz
+              storage_index_fuzz)
+# Tests of the installed command with real processes run only in the release build, because they have time limits.
+if $all; then
+  tsan_tests='.*_test' fuzz_tests='.*_test'
+  fuzz_inputs+=(messages job)  # Their targets need most of the folders.
+  tsan_targets=(all) fuzz_targets=(all)
+fi
+# Builds the programs with sanitizers at idle priority: the compiler uses the cores only while other processes wait. The
+# preset fuzz is the preset asan with libFuzzer's instrumentation.
+build_with_sanitizers() {
+  chrt --idle --pid 0 $BASHPID
+  build tsan "${tsan_targets[@]}"
+  build fuzz "${fuzz_targets[@]}"
+}
+
+# Starts a command in the background, in a process group of its own. The file LOG gets its output.
+start() {  # Arguments: LOG COMMAND...
+  local log=$1
+  shift
+  set -m
+  "$@" >"$log" 2>&1 &
+  set +m
+}
+# Waits for a command of start(). Prints its output, and ends the script if the command failed.
+finish() {  # Arguments: LOG PID
+  local result=0
+  wait "$2" || result=$?
+  cat "$1"
+  return $result
+}
+trap 'for pid in $(jobs -p); do kill -- "-$pid" 2>/dev/null || true; done' EXIT
+
+step "release: build, and Python packages"
+start build/python.log scripts/setup.sh --python
+python_setup=$!
 build release
-step "release: tests"
+finish build/python.log $python_setup
+step "release: tests, and a part of the build with sanitizers"
+start build/sanitizers.log build_with_sanitizers
+sanitizers=$!
 if $all; then export XLAD_ALL_CASES=1; fi
 run_tests release
 unset XLAD_ALL_CASES  # Programs with sanitizers are much slower.
-
-tsan_tests='collectives_exec_test|runtime_test|worker_test'
-fuzz_tests='tensor_test|hlo_test'
-# Tests of the installed command with real processes run only in the release build, because they have time limits.
-if $all; then tsan_tests='.*_test' fuzz_tests='.*_test'; fi
-for preset in tsan fuzz; do  # The preset fuzz is the preset asan with libFuzzer's instrumentation.
+step "tsan, fuzz: the rest of the build"
+finish build/sanitizers.log $sanitizers
+for preset in tsan fuzz; do
   tests=${preset}_tests
-  targets=()
-  if ! $all; then IFS='|' read -ra targets <<<"${!tests}"; fi
-  step "$preset: build"
-  build "$preset" "${targets[@]}"
   step "$preset: tests"
   # UCX replaces functions of the C library to track memory, and this makes programs crash under ThreadSanitizer. MPI is
   # not built with ThreadSanitizer. The tests of both run only in the release build.
@@ -71,14 +105,6 @@ for preset in tsan fuzz; do  # The preset fuzz is the preset asan with libFuzzer
     ASAN_OPTIONS=detect_leaks=0 run_tests "$preset" -R "^(${!tests})\$" -LE slow
 done
 
-fuzz_inputs=(text proto eval safetensors index)
-fuzz_targets=(hlo_text_fuzz hlo_proto_fuzz hlo_eval_fuzz tensor_safetensors_fuzz storage_index_fuzz)
-if $all; then  # These targets need most of the folders.
-  fuzz_inputs+=(messages job)
-  fuzz_targets+=(service_messages_fuzz client_job_fuzz)
-fi
-step "fuzz: build"
-build fuzz "${fuzz_targets[@]}"
 step "fuzz: a short run"
 scripts/fuzz.sh 5000 "${fuzz_inputs[@]}"
 
