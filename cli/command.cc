@@ -18,7 +18,7 @@
 #include "cli/flag_checks.h"
 #include "security/join_file.h"
 #include "security/roles.h"
-#include "service/kept_join_file.h"
+#include "service/credentials/kept_join_file.h"
 
 namespace xlad::cli {
 namespace {
@@ -147,12 +147,11 @@ std::string OwnUserName() {
 std::unique_ptr<service::JoinFileKeeper> KeepOwnJoinFile(const std::string& data_folder, const std::string& address) {
   const std::string path = security::DefaultJoinPath();
   if (path.empty()) return nullptr;
-  auto keeper = service::JoinFileKeeper::Start(
-      {.path = path,
-       .data_folder = data_folder,
-       .address = address,
-       .caller = {.user = OwnUserName(), .role = security::Role::kOperator}},
-      service::JoinFileKeeper::AtEnd::kKeepFile);
+  auto keeper = service::JoinFileKeeper::Start({.path = path,
+                                                .data_folder = data_folder,
+                                                .address = address,
+                                                .caller = {.user = OwnUserName(), .role = security::Role::kOperator}},
+                                               service::JoinFileKeeper::AtEnd::kKeepFile);
   if (keeper.ok()) return *std::move(keeper);
   LogWarn("the join file of this user cannot be written, so its commands need --join FILE (xlad token)",
           {{"file", path}, {"error", std::string(keeper.status().message())}});

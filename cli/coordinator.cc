@@ -12,8 +12,8 @@
 #include "cli/coordinator_flags.h"
 #include "cli/flag_checks.h"
 #include "security/join_file.h"
-#include "service/coordinator_daemon.h"
-#include "service/kept_join_file.h"
+#include "service/credentials/kept_join_file.h"
+#include "service/rpc/coordinator_daemon.h"
 
 namespace xlad::cli {
 namespace {
@@ -54,8 +54,9 @@ void AddCoordinator(CLI::App& parent, Action* action) {
   auto cache = std::make_shared<std::string>();
   auto flags = std::make_shared<CoordinatorFlags>();
   CLI::App* app = parent.add_subcommand("coordinator", "run the coordinator daemon");
-  app->footer("Example:\n  xlad coordinator --listen 127.0.0.1:7411 --data /var/lib/xlad\n"
-              "SIGTERM stops it cleanly; running jobs continue and are adopted at the next start.");
+  app->footer(
+      "Example:\n  xlad coordinator --listen 127.0.0.1:7411 --data /var/lib/xlad\n"
+      "SIGTERM stops it cleanly; running jobs continue and are adopted at the next start.");
   app->add_option("--listen", options->listen,
                   "HOST:PORT to listen on, where HOST may be an interface, such as eth0; port 0: the system chooses")
       ->capture_default_str()

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/command.h"
-#include "service/build_child.h"
+#include "service/build_queue/build_child.h"
 #include "service/state/options.h"
 
 namespace xlad::cli {

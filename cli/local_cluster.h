@@ -9,9 +9,9 @@
 #include "base/child_process.h"
 #include "base/grpc_channel.h"
 #include "cli/devices.h"
-#include "service/build_child.h"
-#include "service/coordinator_daemon.h"
-#include "service/kept_join_file.h"
+#include "service/build_queue/build_child.h"
+#include "service/credentials/kept_join_file.h"
+#include "service/rpc/coordinator_daemon.h"
 
 namespace xlad::cli {
 
@@ -21,7 +21,7 @@ struct LocalClusterOptions {
   // Whether the user's commands connect to this cluster by default, if `listen` is not on loopback. If not, the cluster
   // belongs to one run: its tokens are revoked at the end.
   bool is_users_own = true;
-  std::string http;       // HOST:PORT of metrics and dashboard, or "" for none.
+  std::string http;  // HOST:PORT of metrics and dashboard, or "" for none.
   std::string data_folder;
   std::vector<DeviceRequests> devices;  // Indexed by worker; each request has a count.
   std::string cache_folder;             // For executables; if empty, none are cached.

@@ -14,7 +14,7 @@
 #include "collectives/exec/bootstrap.h"
 #include "collectives/exec/bootstrap/launcher.h"
 #include "collectives/exec/group/meeting.h"
-#include "service/kept_join_file.h"
+#include "service/credentials/kept_join_file.h"
 
 namespace xlad::cli {
 

@@ -11,7 +11,7 @@
 #include "cli/flag_checks.h"
 #include "security/private_files.h"
 #include "security/tokens.h"
-#include "service/managed_security.h"
+#include "service/credentials/managed_security.h"
 
 namespace xlad::cli {
 namespace {

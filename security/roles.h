@@ -1,5 +1,5 @@
 // Which roles may make which calls: one table, which docs/reference/security.md shows. Calls that are not in the table
-// are denied, except grpc.health.v1.Health/Check, which every caller may make (service/grpc_calls.h).
+// are denied, except grpc.health.v1.Health/Check, which every caller may make (service/rpc/grpc_calls.h).
 #pragma once
 
 #include <optional>

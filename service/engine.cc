@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/network.h"
 #include "base/spawn.h"
-#include "service/index_writer.h"
+#include "service/blobs/index_writer.h"
 #include "service/restore.h"
 
 namespace xlad::service {
@@ -88,8 +88,8 @@ absl::Status Engine::OpenStores() {
   }
   // The last free space is reserved for the log, so that running jobs can continue when submissions are refused.
   const BlobStore::Options blob_options{2 * options_.coordinator.min_free_bytes, options_.blobs.clock};
-  XLAD_ASSIGN_OR_RETURN(
-      BlobStore blobs, BlobStore::Open(RealFileSystem(), JoinPath(options_.data_folder, "blobs"), blob_options));
+  XLAD_ASSIGN_OR_RETURN(BlobStore blobs,
+                        BlobStore::Open(RealFileSystem(), JoinPath(options_.data_folder, "blobs"), blob_options));
   blobs_ = std::make_unique<BlobStore>(std::move(blobs));
   collector_ = std::make_unique<BlobCollector>(blobs_.get(), options_.blobs);
   builds_ = std::make_unique<BuildQueue>(options_.builds);

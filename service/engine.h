@@ -20,12 +20,12 @@
 #include <vector>
 
 #include "base/child_process.h"
-#include "service/blob_collector.h"
-#include "service/blob_peers.h"
-#include "service/blob_store.h"
-#include "service/build_child.h"
-#include "service/build_queue.h"
-#include "service/executable_cache.h"
+#include "service/blobs/blob_collector.h"
+#include "service/blobs/blob_peers.h"
+#include "service/blobs/blob_store.h"
+#include "service/blobs/executable_cache.h"
+#include "service/build_queue/build_child.h"
+#include "service/build_queue/build_queue.h"
 #include "service/goodput.h"
 #include "service/group_commit.h"
 #include "service/trace_store.h"
@@ -45,7 +45,7 @@ class Outbox {
 };
 
 struct EngineOptions {
-  std::string data_folder;   // The job log, the blobs and one folder per job. Readable only by its owner.
+  std::string data_folder;  // The job log, the blobs and one folder per job. Readable only by its owner.
   // The xlad program, run as "program_path __build" for each build: kOwnProgram, except in tests.
   std::string program_path;
   bool keep_idle_build = false;  // See BuildPoolOptions.keep_idle.

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "proto/protocol.h"
-#include "service/grpc_streams.h"
+#include "service/rpc/grpc_streams.h"
 #include "service/testing/grpc_access_fixture.h"
 
 namespace xlad::service {

@@ -1,7 +1,7 @@
 // xlad's side of the comparison: `xlad bench` as a separate program.
 #include <CLI/CLI.hpp>
 
-#include "cli/bench_options.h"
+#include "cli/bench/options.h"
 
 int main(int argc, char** argv) {
   CLI::App app("Measures the times of collectives among processes of this host.");

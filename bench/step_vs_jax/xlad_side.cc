@@ -38,7 +38,7 @@
 #include "runtime/host_threads.h"
 #include "runtime/local_task.h"
 #include "runtime/task_executor.h"
-#include "service/build_child.h"
+#include "service/build_queue/build_child.h"
 #include "service/placement/placement.h"
 #include "sharding/cost/cost.h"
 
@@ -119,8 +119,8 @@ class Side {
     XLAD_ASSIGN_OR_RETURN(const runtime::MachineRates rates,
                           runtime::MeasureMachine(RealClock(), runtime::HostThreads()));
     absl::PrintF("{\"flops\": %.0f, \"state_bytes\": %d, \"flops_per_s\": %.0f, \"bytes_per_s\": %.0f}\n",
-                 HasUnknownTripCount(*module) ? 0.0 : sharding::Flops(*module->entry()), state_bytes,
-                 rates.flops_per_s, rates.bytes_per_s);
+                 HasUnknownTripCount(*module) ? 0.0 : sharding::Flops(*module->entry()), state_bytes, rates.flops_per_s,
+                 rates.bytes_per_s);
     return absl::OkStatus();
   }
 
@@ -198,8 +198,8 @@ class Side {
 
   absl::Status Start(int worker, const std::vector<std::string>& addresses) {
     store_ = std::make_unique<runtime::MemoryStore>(serialized_);
-    for (const auto& [digest, path] : {std::pair(job_.spec.state_blob(), job_.state_path),
-                                       std::pair(job_.spec.data_blob(), job_.data_path)}) {
+    for (const auto& [digest, path] :
+         {std::pair(job_.spec.state_blob(), job_.state_path), std::pair(job_.spec.data_blob(), job_.data_path)}) {
       if (digest.empty()) continue;
       XLAD_ASSIGN_OR_RETURN(const std::string tensors, RealFileSystem().Read(path));
       XLAD_RETURN_IF_ERROR(store_->Add(digest, tensors));

@@ -34,7 +34,7 @@
 #include "base/log.h"
 #include "proto/worker.grpc.pb.h"
 #include "proto/xlad_v1.h"
-#include "service/coordinator_daemon.h"
+#include "service/rpc/coordinator_daemon.h"
 
 namespace {
 

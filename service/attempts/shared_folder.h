@@ -1,5 +1,5 @@
 // Removes checkpoints that are no longer needed from folders that all machines share ("file:"). Blobs of the
-// coordinator's own store are removed by service/blob_collector.h.
+// coordinator's own store are removed by service/blobs/blob_collector.h.
 #pragma once
 
 #include "service/log/job.h"

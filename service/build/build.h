@@ -1,7 +1,7 @@
 // Builds a submitted program into an executable: read, check against the spec, propagate, partition, check, compile.
 //
 // The coordinator's process does not call this library. It starts a child process for each build
-// (service/build_child.h), whose main function is RunBuildChild.
+// (service/build_queue/build_child.h), whose main function is RunBuildChild.
 #pragma once
 
 #include "base/status.h"

@@ -20,8 +20,8 @@
 #include "proto/xlad_v1.h"
 #include "security/private_files.h"
 #include "security/tokens.h"
-#include "service/coordinator_daemon.h"
-#include "service/managed_security.h"
+#include "service/credentials/managed_security.h"
+#include "service/rpc/coordinator_daemon.h"
 
 namespace xlad::service {
 

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "proto/job.pb.h"
-#include "service/validate.h"
+#include "service/rpc/validate.h"
 
 namespace xlad::service {
 
@@ -24,14 +24,14 @@ Value OneOf(const Choose& choose, const Value (&values)[kCount]) {
 }
 
 inline int64_t OddNumber(const Choose& choose) {
-  constexpr int64_t kNumbers[] = {0,  1,         1,             1,         2,         3,  9,        10,
-                                  11, 1000,      kMaxSteps,     kMaxSteps + 1, INT32_MAX, INT64_MAX, -1, INT64_MIN};
+  constexpr int64_t kNumbers[] = {0,         1,         1,  1,        2, 3, 9, 10, 11, 1000, kMaxSteps, kMaxSteps + 1,
+                                  INT32_MAX, INT64_MAX, -1, INT64_MIN};
   return OneOf(choose, kNumbers);
 }
 
 inline std::string OddText(const Choose& choose) {
-  const std::string texts[] = {"",         "w", "w", "dp", "xlad:", "file:/x", std::string(64, '0'),
-                               std::string(kMaxNameBytes + 1, 'x'), "line\nline"};
+  const std::string texts[] = {
+      "", "w", "w", "dp", "xlad:", "file:/x", std::string(64, '0'), std::string(kMaxNameBytes + 1, 'x'), "line\nline"};
   return OneOf(choose, texts);
 }
 

@@ -23,7 +23,7 @@ from harness import OWN_EXAMPLES, cluster, stays_open, wait_for, xlad
 from hostile_e2e import ALLOWED, SKIPPED, call, descriptors, is_repeated, resident_mb
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
-NAME, TENSOR, PATH = 256, 1024, 4096  # The limits of texts in service/validate.h.
+NAME, TENSOR, PATH = 256, 1024, 4096  # The limits of texts in service/rpc/validate.h.
 INTEGERS = [1, 2**20, 2**20 + 1, 2**31, 2**32, 2**53, 2**53 + 1, 2**62, 2**63 - 1, -1, -(2**31), -(2**62), -(2**63)]
 TEXTS = ["x" * size + end for size in (NAME, TENSOR, PATH) for end in ("", "x")] + [
     "\u00e9" * NAME, "xlad:", "xlad:" + "0" * 64, "xlad:" + "0" * 63, "file:/" + "x/" * 5000, "file:/../..", "stream:",

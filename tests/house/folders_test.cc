@@ -29,11 +29,10 @@ const std::map<std::string, Folders>& AllowedIncludes() {
       {"compiler", {"base", "tensor", "proto", "hlo", "sharding", "collectives/plan", "machine"}},
       {"simulate", {"base", "tensor", "proto", "hlo", "sharding", "compiler", "collectives/plan", "machine"}},
       {"runtime", {"base", "tensor", "proto", "storage", "collectives/plan", "collectives/exec", "machine"}},
-      {"worker",
-       {"base", "tensor", "proto", "storage", "security", "collectives/plan", "collectives/exec", "runtime"}},
+      {"worker", {"base", "tensor", "proto", "storage", "security", "collectives/plan", "collectives/exec", "runtime"}},
       {"service",
-       {"base", "tensor", "proto", "storage", "observe", "security", "hlo", "sharding", "compiler",
-        "collectives/plan", "simulate"}},
+       {"base", "tensor", "proto", "storage", "observe", "security", "hlo", "sharding", "compiler", "collectives/plan",
+        "simulate"}},
       {"client", {"base", "tensor", "proto", "storage", "hlo"}},
   };
   return *table;
@@ -120,9 +119,10 @@ const std::map<std::string, std::vector<std::string>>& SubfolderOrder() {
       {"compiler",
        {"analysis", "passes", "kernel", "buffers", "steps", "codegen/llvm", "codegen/nvptx", "codegen/tpu", "codegen",
         ""}},
-      {"service", {"log", "placement", "state", "attempts", "jobs", "workers", "", "build"}},
-      {"runtime",
-       {"", "devices/cpu", "devices/opaque", "devices/*", "devices/registry", "devices/conformance"}},
+      {"service",
+       {"log", "placement", "state", "attempts", "jobs", "workers", "credentials", "blobs", "build_queue", "", "http",
+        "rpc", "build"}},
+      {"runtime", {"", "devices/cpu", "devices/opaque", "devices/*", "devices/registry", "devices/conformance"}},
   };
   return *order;
 }

@@ -37,7 +37,7 @@ STORMS = "StormTest.*Ends"
 TESTS = {
     "service/log/sqlite": ("bin/simulation_test", STORMS + ":LogOnDisk.*"),
     "service/restore": ("bin/service_test", "RestoreTest.*"),
-    "service/kept_join_file": ("bin/service_test", "KeptJoinFileTest.*"),
+    "service/credentials/kept_join_file": ("bin/service_test", "KeptJoinFileTest.*"),
     "worker/worker_core": ("bin/simulation_test", "Simulation.Accepted*"),
     "": ("bin/simulation_test", STORMS),
 }
@@ -183,7 +183,7 @@ MUTANTS = [
      "if (files.Exists(JoinPath(folder, kLog)) || !files.Exists(JoinPath(folder, kPartialLog))) return "
      "absl::OkStatus();",
      "return absl::OkStatus();"),
-    ("a join file of the user is replaced", "service/kept_join_file.cc",
+    ("a join file of the user is replaced", "service/credentials/kept_join_file.cc",
      "  if (IdInFile() != ids_.back()) return false;", ""),
     ("later jobs take workers that are reserved for an older job", "service/jobs/schedule.cc",
      "  if (reservation.applies && reservation.job != job.id && reservation.workers.contains(id)) return true;\n", "",

@@ -1,0 +1,66 @@
+// Join files of the coordinator's own machine, whose tokens are replaced before they expire.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "security/roles.h"
+#include "service/credentials/renewal.h"
+
+namespace xlad::service {
+
+// Used by one thread at a time.
+class KeptJoinFile {
+ public:
+  struct Options {
+    std::string path;
+    std::string data_folder;  // The coordinator's, which contains its tokens.
+    std::string address;      // HOST:PORT of the coordinator.
+    security::Caller caller;
+    int64_t valid_s = int64_t{365} * 86'400;
+    const Clock* clock = &RealClock();
+  };
+  // Writes a join file with a new token, and revokes the token of the existing file. If the existing file has a valid
+  // token of the coordinator at this address, the file is kept; it is then renewed like a new one if it has a token of
+  // `caller`. If this renewal fails, the error is logged and the present token is kept.
+  static absl::StatusOr<KeptJoinFile> Write(Options options);
+
+  // Writes a new token to the file if at most a third of the validity of the present one is left, and the file still
+  // has it. The present token stays valid until it expires, because open streams use it. Returns whether it did.
+  absl::StatusOr<bool> RenewIfDue();
+  // Revokes all tokens that were written, and removes the file if it has one of them.
+  absl::Status Revoke();
+  const std::string& path() const { return options_.path; }
+
+ private:
+  explicit KeptJoinFile(Options options) : options_(std::move(options)) {}
+  absl::Status WriteNew();
+  // The id of the token in the file, or "" if the file has none.
+  std::string IdInFile() const;
+
+  Options options_;
+  std::vector<std::string> ids_;  // The ids of the written tokens. Empty if the file has a token of another caller.
+  int64_t expires_unix_s_ = 0;    // When the last one expires.
+};
+
+// Keeps a join file valid, on a thread of its own.
+class JoinFileKeeper {
+ public:
+  enum class AtEnd { kKeepFile, kRevokeTokens };
+  // Errors as in KeptJoinFile::Write.
+  static absl::StatusOr<std::unique_ptr<JoinFileKeeper>> Start(KeptJoinFile::Options options, AtEnd at_end);
+  ~JoinFileKeeper();
+
+ private:
+  JoinFileKeeper(KeptJoinFile file, AtEnd at_end);
+
+  KeptJoinFile file_;
+  const AtEnd at_end_;
+  std::unique_ptr<Renewal> renewal_;
+};
+
+}  // namespace xlad::service

@@ -1,0 +1,32 @@
+// The table of the coordinator's calls: how each call reads and checks its request, and calls the engine.
+#pragma once
+
+#include "service/engine.h"
+#include "service/rpc/grpc_calls.h"
+#include "service/rpc/grpc_streams.h"
+
+namespace xlad::service {
+
+// The pools on which handlers run. Calls that may wait for a worker, a build or another call have a pool of their own,
+// so that they do not delay short requests, downloads and uploads.
+struct HandlerPools {
+  HandlerPool requests{64, 4096};  // Short requests. Several submissions share one write to the disk.
+  HandlerPool waits{256, 1024};    // Requests that may wait for a build, a worker or a batch.
+  HandlerPool feeds{256, 1024};    // Uploads of batches, which many workers of a job may wait for at once.
+  HandlerPool reads{32, 4096};     // Requests that read stored data: downloads, checks of blobs, backups.
+  HandlerPool uploads{32, 4096};
+  void Stop();
+};
+
+struct Serving {
+  Engine* engine = nullptr;
+  HandlerPools* pools = nullptr;
+  SerialQueue* worker_messages = nullptr;
+  Followers* followers = nullptr;
+  MessageLimits* message_limits = nullptr;
+};
+
+// All objects of `serving` must outlive the table's calls.
+CallTable MakeCallTable(const Serving& serving);
+
+}  // namespace xlad::service

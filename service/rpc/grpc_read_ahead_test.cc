@@ -1,0 +1,174 @@
+// Handlers that read ahead, handlers whose client goes away, and handlers that keep large messages.
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "base/grpc_channel.h"
+#include "base/status.h"
+#include "proto/worker.grpc.pb.h"
+#include "proto/xlad_v1.h"
+#include "service/access.h"
+#include "service/rpc/grpc_calls.h"
+#include "service/rpc/grpc_message_limits.h"
+
+namespace xlad::service {
+namespace {
+
+constexpr int64_t kReadAheadMs = 600'000;  // Longer than the test takes, however busy the machine is.
+
+// Serves the calls of a table to callers with kSharedToken.
+constexpr char kSharedToken[] = "the shared token";
+class TableServer {
+ public:
+  explicit TableServer(CallTable table)
+      : router_(std::move(table), [](const std::string&, const std::string&) {}),
+        access_({"127.0.0.1:1", kSharedToken, nullptr}) {
+    router_.SetAccess(&access_);
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // Otherwise the window may grow.
+    builder.RegisterCallbackGenericService(&router_);
+    server_ = builder.BuildAndStart();
+    XLAD_CHECK(server_ != nullptr);
+  }
+  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+  void Shutdown() { server_->Shutdown(); }
+
+ private:
+  CallRouter router_;
+  AccessControl access_;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+// The second message is larger than the HTTP/2 window of a call, so the client can send it only if it is read.
+TEST(ReadAhead, TheNextMessageArrivesWhileTheHandlerIsBusy) {
+  std::promise<void> second_sent;
+  std::future<void> sent = second_sent.get_future();
+  std::string received;
+  HandlerPool pool(1, 1);
+  MessageLimits limits(std::chrono::hours(1));
+  CallTable table;
+  table.message_limits = &limits;
+  table.methods["PutBlob"] = {
+      &pool, 64 << 20, [&](CallStream* stream) -> absl::Status {
+        XLAD_ASSIGN_OR_RETURN(auto request, ReadRequest<PutBlobRequest>(stream));
+        received += request.chunk();
+        stream->ReadAhead();
+        if (sent.wait_for(std::chrono::milliseconds(kReadAheadMs)) != std::future_status::ready) {
+          return absl::InternalError("the second message was not read");
+        }
+        XLAD_RETURN_IF_ERROR(stream->Read(&request).status());
+        received += request.chunk();
+        return stream->Write(PutBlobResponse());
+      }};
+  TableServer server(std::move(table));
+  const auto stub = Coordinator::NewStub(*MakeChannel({server.address(), "", ""}));
+  grpc::ClientContext context;
+  PrepareCall(&context, kSharedToken, kReadAheadMs);
+  PutBlobResponse response;
+  const auto upload = stub->PutBlob(&context, &response);
+  PutBlobRequest request;
+  request.set_digest(std::string(64, '0'));
+  request.set_chunk("first, ");
+  EXPECT_TRUE(upload->Write(request));
+  const std::string large(3 << 20, 'x');
+  request.set_chunk(large);
+  EXPECT_TRUE(upload->Write(request));
+  second_sent.set_value();
+  upload->WritesDone();
+  const grpc::Status status = upload->Finish();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_TRUE(received == "first, " + large);
+  server.Shutdown();
+  pool.Stop();
+}
+
+// Work that takes long and sends no messages must end with its client.
+TEST(GoneClient, EndsTheWorkOfItsHandler) {
+  std::promise<void> began;
+  std::promise<absl::Status> ended;
+  HandlerPool pool(1, 1);
+  MessageLimits limits(std::chrono::hours(1));
+  CallTable table;
+  table.message_limits = &limits;
+  table.methods["HasBlobs"] = {&pool, 64 << 20, [&](CallStream* stream) -> absl::Status {
+                                 XLAD_RETURN_IF_ERROR(ReadRequest<HasBlobsRequest>(stream).status());
+                                 absl::Status status = stream->CheckClient();
+                                 EXPECT_TRUE(status.ok()) << "the client still waits: " << status;
+                                 began.set_value();
+                                 while (status.ok()) {
+                                   std::this_thread::yield();
+                                   status = stream->CheckClient();
+                                 }
+                                 ended.set_value(status);
+                                 return status;
+                               }};
+  TableServer server(std::move(table));
+  const auto stub = Coordinator::NewStub(*MakeChannel({server.address(), "", ""}));
+  grpc::ClientContext context;
+  PrepareCall(&context, kSharedToken, kReadAheadMs);
+  std::thread client([&] {
+    HasBlobsResponse response;
+    EXPECT_EQ(stub->HasBlobs(&context, HasBlobsRequest(), &response).error_code(), grpc::StatusCode::CANCELLED);
+  });
+  began.get_future().wait();
+  context.TryCancel();
+  EXPECT_TRUE(absl::IsCancelled(ended.get_future().get()));
+  client.join();
+  server.Shutdown();
+  pool.Stop();
+}
+
+// Each message has 1.8 MB and takes 58 MB of memory.
+TEST(LargeMessages, AreRefusedWhileOthersOfTheUserTakeTooMuchMemory) {
+  std::atomic<int> kept = 0;
+  std::promise<void> release;
+  const std::shared_future<void> released = release.get_future().share();
+  HandlerPool pool(4, 4);
+  MessageLimits limits(std::chrono::hours(1));
+  CallTable table;
+  table.message_limits = &limits;
+  table.methods["CallProgram"] = {&pool, 64 << 20, [&](CallStream* stream) -> absl::Status {
+                                    CallProgramRequest request;
+                                    XLAD_RETURN_IF_ERROR(stream->Read(&request).status());
+                                    if (request.arguments_size() > 1) {
+                                      ++kept;
+                                      released.wait();
+                                    }
+                                    return stream->Write(CallProgramResponse());
+                                  }};
+  TableServer server(std::move(table));
+  const auto stub = Coordinator::NewStub(*MakeChannel({server.address(), "", ""}));
+  const auto call = [&](int arguments) {
+    CallProgramRequest request;
+    for (int i = 0; i < arguments; ++i) request.add_arguments();
+    CallProgramResponse response;
+    grpc::ClientContext context;
+    PrepareCall(&context, kSharedToken, kReadAheadMs);
+    return stub->CallProgram(&context, request, &response);
+  };
+  constexpr int kMany = 900'000;
+  std::thread first([&] { EXPECT_TRUE(call(kMany).ok()); });
+  std::thread second([&] { EXPECT_TRUE(call(kMany).ok()); });
+  while (kept < 2) std::this_thread::yield();
+  EXPECT_EQ(call(kMany).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_TRUE(call(1).ok());
+  release.set_value();
+  first.join();
+  second.join();
+  const grpc::Status later = call(kMany);
+  EXPECT_TRUE(later.ok()) << later.error_message();
+  server.Shutdown();
+  pool.Stop();
+}
+
+}  // namespace
+}  // namespace xlad::service
