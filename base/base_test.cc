@@ -11,15 +11,15 @@
 #include <filesystem>
 #include <thread>
 
-#include "base/advertised.h"
 #include "base/file_system.h"
 #include "base/hash.h"
-#include "base/network.h"
+#include "base/net/advertised.h"
+#include "base/net/network.h"
+#include "base/net/socket_address.h"
 #include "base/quoted.h"
 #include "base/random.h"
 #include "base/secret.h"
 #include "base/serial_queue.h"
-#include "base/socket_address.h"
 #include "base/suggest.h"
 #include "base/testing/test_folder.h"
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "base/grpc_channel.h"
+#include "base/net/grpc_channel.h"
 #include "base/status.h"
 #include "cli/wrong_usage.h"
 #include "proto/job.pb.h"

@@ -4,10 +4,10 @@
 #include <thread>
 
 #include "base/cache_folder.h"
-#include "base/child_process.h"
 #include "base/file_system.h"
 #include "base/log.h"
-#include "base/network.h"
+#include "base/net/network.h"
+#include "base/process/child_process.h"
 #include "cli/command.h"
 #include "cli/coordinator_flags.h"
 #include "cli/flag_checks.h"

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/network.h"
+#include "base/net/network.h"
 
 namespace xlad::cli {
 namespace {

@@ -13,8 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "base/advertised.h"
-#include "base/network.h"
+#include "base/net/advertised.h"
+#include "base/net/network.h"
 #include "client/job_directory.h"
 
 namespace xlad::cli {

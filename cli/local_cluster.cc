@@ -4,12 +4,12 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "base/child_process.h"
 #include "base/clock.h"
 #include "base/file_system.h"
 #include "base/log.h"
 #include "base/log_file.h"
-#include "base/network.h"
+#include "base/net/network.h"
+#include "base/process/child_process.h"
 #include "cli/command.h"
 #include "runtime/host_threads.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "base/child_process.h"
-#include "base/grpc_channel.h"
+#include "base/net/grpc_channel.h"
+#include "base/process/child_process.h"
 #include "cli/devices.h"
 #include "service/build_queue/build_child.h"
 #include "service/credentials/kept_join_file.h"

@@ -13,7 +13,7 @@
 #include "base/hash.h"
 #include "base/json_text.h"
 #include "base/log.h"
-#include "base/network.h"
+#include "base/net/network.h"
 #include "cli/command.h"
 #include "proto/mesh.h"
 #include "runtime/devices/registry/registry.h"

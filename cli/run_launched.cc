@@ -9,10 +9,10 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "base/child_process.h"
 #include "base/clock.h"
 #include "base/file_system.h"
-#include "base/network.h"
+#include "base/net/network.h"
+#include "base/process/child_process.h"
 #include "cli/command.h"
 #include "cli/flag_checks.h"
 #include "cli/local_cluster.h"

@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "base/child_process.h"
 #include "base/clock.h"
+#include "base/process/child_process.h"
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/flag_checks.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/grpc_channel.h"
+#include "base/net/grpc_channel.h"
 #include "client/job_directory.h"
 #include "proto/job.pb.h"
 #include "proto/job_state.h"

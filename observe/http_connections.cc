@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "base/accept_gate.h"
 #include "base/clock.h"
 #include "base/file_descriptor.h"
-#include "base/socket_address.h"
+#include "base/net/accept_gate.h"
+#include "base/net/socket_address.h"
 
 namespace xlad::observe {
 namespace {

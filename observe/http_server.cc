@@ -7,7 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/network.h"
+#include "base/net/network.h"
 
 namespace xlad::observe {
 namespace {

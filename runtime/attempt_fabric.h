@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/network.h"
+#include "base/net/network.h"
 #include "collectives/exec/fabric/fabric.h"
 #include "collectives/exec/recorder.h"
 #include "proto/worker.pb.h"

@@ -5,8 +5,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "base/cores.h"
 #include "base/log.h"
+#include "base/process/cores.h"
 
 namespace xlad::runtime {
 namespace {

@@ -6,8 +6,8 @@ namespace xlad::runtime {
 // The environment variable that limits this number. Its values are 1 to 65535.
 inline constexpr char kThreadsVariable[] = "XLAD_THREADS";
 
-// The minimum of UsableThreads (base/cores.h) and XLAD_THREADS. Computed once. An invalid XLAD_THREADS is logged and
-// has no effect.
+// The minimum of UsableThreads (base/process/cores.h) and XLAD_THREADS. Computed once. An invalid XLAD_THREADS is
+// logged and has no effect.
 int HostThreads();
 
 // The number of threads for each of `devices` devices that share the machine equally, at least 1.

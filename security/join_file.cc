@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/file_system.h"
-#include "base/network.h"
+#include "base/net/network.h"
 #include "security/tokens.h"
 
 namespace xlad::security {

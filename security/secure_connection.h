@@ -12,7 +12,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "base/network.h"
+#include "base/net/network.h"
 
 namespace xlad::security {
 

@@ -13,8 +13,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/network.h"
-#include "base/peer_user.h"
+#include "base/net/network.h"
+#include "base/net/peer_user.h"
 #include "base/secret.h"
 
 namespace xlad::service {

@@ -6,10 +6,10 @@
 
 #include <chrono>
 
-#include "base/build_id.h"
 #include "base/log.h"
-#include "base/network.h"
-#include "base/spawn.h"
+#include "base/net/network.h"
+#include "base/process/build_id.h"
+#include "base/process/spawn.h"
 #include "service/blobs/index_writer.h"
 #include "service/restore.h"
 

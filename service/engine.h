@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/child_process.h"
+#include "base/process/child_process.h"
 #include "service/blobs/blob_collector.h"
 #include "service/blobs/blob_peers.h"
 #include "service/blobs/blob_store.h"

@@ -1,8 +1,8 @@
 // The engine's work with blobs: builds, executables, checkpoints and the state of jobs.
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/escaping.h"
-#include "base/build_id.h"
 #include "base/log.h"
+#include "base/process/build_id.h"
 #include "service/access.h"
 #include "service/engine.h"
 #include "service/new_code.h"

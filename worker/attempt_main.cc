@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/grpc_channel.h"
 #include "base/log.h"
-#include "base/message_socket.h"
-#include "base/network.h"
+#include "base/net/grpc_channel.h"
+#include "base/net/message_socket.h"
+#include "base/net/network.h"
+#include "base/process/spawn.h"
 #include "base/skewed_clock.h"
-#include "base/spawn.h"
 #include "collectives/exec/transports/registry/registry.h"
 #include "collectives/exec/transports/tcp/data_plane.h"
 #include "runtime/task_executor.h"

@@ -15,10 +15,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "base/child_process.h"
 #include "base/clock.h"
 #include "base/file_descriptor.h"
 #include "base/file_system.h"
+#include "base/process/child_process.h"
 
 namespace xlad::worker {
 namespace {

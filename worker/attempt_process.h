@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/message_socket.h"
-#include "base/spawn.h"
+#include "base/net/message_socket.h"
+#include "base/process/spawn.h"
 #include "base/status.h"
 #include "proto/attempt.pb.h"
 #include "proto/xlad_v1.h"

@@ -9,8 +9,8 @@
 #include <mutex>
 #include <thread>
 
-#include "base/grpc_channel.h"
 #include "base/log.h"
+#include "base/net/grpc_channel.h"
 #include "base/random.h"
 #include "proto/worker.grpc.pb.h"
 #include "proto/xlad_v1.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "base/grpc_channel.h"
+#include "base/net/grpc_channel.h"
 #include "base/status.h"
 #include "proto/worker.pb.h"
 #include "proto/xlad_v1.h"

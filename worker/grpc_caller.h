@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "base/grpc_channel.h"
+#include "base/net/grpc_channel.h"
 #include "base/random.h"
 #include "collectives/exec/abort.h"
 #include "proto/session.pb.h"

@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/accept_gate.h"
 #include "base/clock.h"
-#include "base/grpc_channel.h"
-#include "base/grpc_peer.h"
-#include "base/network.h"
+#include "base/net/accept_gate.h"
+#include "base/net/grpc_channel.h"
+#include "base/net/grpc_peer.h"
+#include "base/net/network.h"
 #include "base/secret.h"
 #include "proto/worker.grpc.pb.h"
 #include "proto/xlad_v1.h"

@@ -16,8 +16,8 @@
 
 #include "base/clock.h"
 #include "base/file_system.h"
-#include "base/grpc_channel.h"
-#include "base/network.h"
+#include "base/net/grpc_channel.h"
+#include "base/net/network.h"
 #include "base/testing/grpc_first_answer.h"
 #include "base/testing/http2.h"
 #include "proto/worker.grpc.pb.h"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "base/grpc_channel.h"
+#include "base/net/grpc_channel.h"
 #include "collectives/exec/abort.h"
 #include "proto/worker.pb.h"
 #include "proto/xlad_v1.h"

@@ -10,7 +10,7 @@
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
-#include "base/grpc_channel.h"
+#include "base/net/grpc_channel.h"
 #include "proto/worker.grpc.pb.h"
 #include "storage/block_sums.h"
 #include "worker/testing/two_workers_fixture.h"

@@ -13,9 +13,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/network.h"
-#include "base/peer_user.h"
-#include "base/socket_address.h"
+#include "base/net/network.h"
+#include "base/net/peer_user.h"
+#include "base/net/socket_address.h"
 #include "collectives/exec/transports/frame.h"
 
 namespace xlad::worker {

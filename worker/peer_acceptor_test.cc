@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/log.h"
-#include "base/network.h"
+#include "base/net/network.h"
 #include "base/random.h"
 #include "base/testing/open_files.h"
 #include "collectives/exec/transports/frame.h"

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "base/network.h"
+#include "base/net/network.h"
 #include "base/rounding.h"
 #include "collectives/exec/transports/frame.h"
 #include "security/secure_connection.h"

@@ -18,7 +18,7 @@
 
 #include "absl/types/span.h"
 #include "base/clock.h"
-#include "base/network.h"
+#include "base/net/network.h"
 #include "collectives/exec/abort.h"
 #include "collectives/exec/transports/tcp/secured_guests.h"
 #include "proto/worker.pb.h"

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/message_socket.h"
+#include "base/net/message_socket.h"
 #include "proto/attempt.pb.h"
 #include "proto/xlad_v1.h"
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/memory_limit.h"
+#include "base/process/memory_limit.h"
 #include "runtime/session_host.h"
 #include "worker/grpc_session_follower.h"
 #include "worker/grpc_session_server.h"

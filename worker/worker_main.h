@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/grpc_channel.h"
+#include "base/net/grpc_channel.h"
 #include "base/skewed_clock.h"
 #include "base/status.h"
 #include "runtime/device_kind.h"

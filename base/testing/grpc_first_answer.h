@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "base/grpc_channel.h"
+#include "base/net/grpc_channel.h"
 
 namespace xlad {
 

@@ -24,10 +24,10 @@
 #include <thread>
 
 #include "absl/strings/numbers.h"
-#include "base/child_process.h"
 #include "base/file_system.h"
-#include "base/grpc_channel.h"
-#include "base/network.h"
+#include "base/net/grpc_channel.h"
+#include "base/net/network.h"
+#include "base/process/child_process.h"
 #include "base/testing/http2.h"
 #include "proto/protocol.h"
 #include "proto/worker.grpc.pb.h"

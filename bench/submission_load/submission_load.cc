@@ -29,9 +29,9 @@
 
 #include "absl/strings/numbers.h"
 #include "base/file_system.h"
-#include "base/grpc_channel.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/net/grpc_channel.h"
 #include "proto/worker.grpc.pb.h"
 #include "proto/xlad_v1.h"
 #include "service/rpc/coordinator_daemon.h"

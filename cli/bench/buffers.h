@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/memory_limit.h"
+#include "base/process/memory_limit.h"
 #include "base/status.h"
 
 namespace xlad::cli {

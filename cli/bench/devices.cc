@@ -15,7 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
 #include "base/json_text.h"
-#include "base/network.h"
+#include "base/net/network.h"
 #include "cli/bench/options.h"
 #include "cli/command.h"
 #include "cli/flag_checks.h"

@@ -16,8 +16,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/file_system.h"
+#include "base/process/spawn.h"
 #include "base/random.h"
-#include "base/spawn.h"
 
 namespace xlad::cli {
 namespace {

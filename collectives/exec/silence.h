@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/network.h"
+#include "base/net/network.h"
 
 namespace xlad::collectives {
 

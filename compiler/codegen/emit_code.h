@@ -30,7 +30,7 @@ struct EmittedCode {
 // optimization. A native program also has copies of the kernels that can be inlined into it. Equal kernels are compiled
 // once. Therefore, unless `quick` is set, the code of a program is the same whether its objects are compiled or taken
 // from `objects`, and equal programs have equal code. The objects are compiled in at most UsableThreads() threads
-// (base/cores.h).
+// (base/process/cores.h).
 //
 // For GPUs, the kernels keep their symbols. PTX is one object; code of simulated GPUs has an object for each kernel.
 // Errors are those of ObjectEmitter.

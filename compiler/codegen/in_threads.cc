@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/cores.h"
+#include "base/process/cores.h"
 
 namespace xlad::compiler {
 

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/cores.h"
+#include "base/process/cores.h"
 
 namespace xlad::compiler {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "base/network.h"
+#include "base/net/network.h"
 
 namespace xlad::observe {
 

@@ -10,9 +10,9 @@
 #include <iterator>
 
 #include "base/clock.h"
-#include "base/cores.h"
 #include "base/file_system.h"
-#include "base/sandbox.h"
+#include "base/process/cores.h"
+#include "base/process/sandbox.h"
 #include "base/utf8.h"
 #include "compiler/compile.h"
 #include "compiler/report.h"

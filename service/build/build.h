@@ -22,10 +22,10 @@ absl::StatusOr<CompileRequest> MakeCompileRequest(const sharding::PartitionedPro
 
 // The child process: reads its input from standard input and writes a BuildResponse to standard output. The input is
 // the path of a folder and a version, each followed by a NUL byte, and then a BuildRequest. After reading, the process
-// enters a sandbox (base/sandbox.h) without files, network and access to other processes, because a malicious program
-// may take over the process. If the machine does not allow a sandbox, the process warns on standard error and in the
-// response, and continues. In a sandbox, BuildRequest.dump_directory has no effect. Returns the exit code: 0 if a
-// response was written, even if the response has an error.
+// enters a sandbox (base/process/sandbox.h) without files, network and access to other processes, because a malicious
+// program may take over the process. If the machine does not allow a sandbox, the process warns on standard error and
+// in the response, and continues. In a sandbox, BuildRequest.dump_directory has no effect. Returns the exit code: 0 if
+// a response was written, even if the response has an error.
 //
 // If the path is not empty, the folder is a storage::EntryFolder with the objects of earlier builds. Only objects of
 // the version are used. The sandbox permits reading the folder. Objects that are not found there are compiled, and

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "base/child_process.h"
+#include "base/process/child_process.h"
 #include "base/status.h"
 #include "proto/compile.pb.h"
 #include "service/build_queue/build_pool.h"

@@ -15,14 +15,14 @@
 #include <thread>
 
 #include "absl/strings/string_view.h"
-#include "base/child_process.h"
+#include "base/process/child_process.h"
 #include "base/status.h"
 
 namespace xlad::service {
 
 struct BuildPoolOptions {
-  // The xlad program. A daemon uses kOwnProgram (base/spawn.h), so that its builds are made by its own version, even if
-  // the file of the program was replaced while the daemon runs.
+  // The xlad program. A daemon uses kOwnProgram (base/process/spawn.h), so that its builds are made by its own version,
+  // even if the file of the program was replaced while the daemon runs.
   std::string program_path;
   bool keep_idle = false;  // Whether an idle process is kept.
   // The next idle process is started when no urgent build has run for this long. So it does not compete with the start

@@ -16,8 +16,8 @@
 #include <string>
 #include <thread>
 
-#include "base/child_process.h"
 #include "base/clock.h"
+#include "base/process/child_process.h"
 
 namespace xlad::service {
 

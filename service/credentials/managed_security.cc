@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/advertised.h"
 #include "base/file_system.h"
-#include "base/network.h"
+#include "base/net/advertised.h"
+#include "base/net/network.h"
 #include "base/random.h"
 #include "security/certificates.h"
 #include "security/private_files.h"

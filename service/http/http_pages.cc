@@ -10,8 +10,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
-#include "base/network.h"
-#include "base/peer_user.h"
+#include "base/net/network.h"
+#include "base/net/peer_user.h"
 #include "proto/job_state.h"
 #include "service/http/metrics_text.h"
 

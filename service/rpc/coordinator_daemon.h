@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "base/child_process.h"
 #include "base/clock.h"
+#include "base/process/child_process.h"
 #include "base/status.h"
 #include "service/coordinator.h"
 

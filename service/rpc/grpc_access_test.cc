@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "base/file_system.h"
-#include "base/grpc_channel.h"
 #include "base/hash.h"
+#include "base/net/grpc_channel.h"
 #include "base/testing/test_folder.h"
 #include "proto/protocol.h"
 #include "proto/reflection.pb.h"

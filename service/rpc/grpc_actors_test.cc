@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/file_system.h"
-#include "base/grpc_channel.h"
+#include "base/net/grpc_channel.h"
 #include "base/testing/test_folder.h"
 #include "proto/worker.grpc.pb.h"
 #include "service/rpc/coordinator_daemon.h"

@@ -14,7 +14,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
-#include "base/grpc_peer.h"
+#include "base/net/grpc_peer.h"
 #include "proto/health.pb.h"
 #include "service/rpc/parsed_size.h"
 

@@ -10,10 +10,10 @@
 #include <optional>
 
 #include "absl/synchronization/mutex.h"
-#include "base/accept_gate.h"
-#include "base/advertised.h"
-#include "base/grpc_channel.h"
-#include "base/network.h"
+#include "base/net/accept_gate.h"
+#include "base/net/advertised.h"
+#include "base/net/grpc_channel.h"
+#include "base/net/network.h"
 #include "service/credentials/managed_security.h"
 #include "service/credentials/renewal.h"
 #include "service/engine.h"

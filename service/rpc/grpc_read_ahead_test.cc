@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "base/grpc_channel.h"
+#include "base/net/grpc_channel.h"
 #include "base/status.h"
 #include "proto/worker.grpc.pb.h"
 #include "proto/xlad_v1.h"

@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "base/file_system.h"
-#include "base/grpc_channel.h"
 #include "base/hash.h"
-#include "base/network.h"
+#include "base/net/grpc_channel.h"
+#include "base/net/network.h"
 #include "base/testing/http2.h"
 #include "base/testing/open_files.h"
 #include "base/testing/test_folder.h"

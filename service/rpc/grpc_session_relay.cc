@@ -4,7 +4,7 @@
 #include <mutex>
 #include <utility>
 
-#include "base/grpc_channel.h"
+#include "base/net/grpc_channel.h"
 #include "proto/worker.grpc.pb.h"
 
 namespace xlad::service {

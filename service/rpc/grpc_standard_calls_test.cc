@@ -11,7 +11,7 @@
 #include <map>
 #include <set>
 
-#include "base/grpc_channel.h"
+#include "base/net/grpc_channel.h"
 #include "base/testing/test_folder.h"
 #include "proto/health.grpc.pb.h"
 #include "proto/reflection.grpc.pb.h"

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/file_system.h"
-#include "base/grpc_channel.h"
 #include "base/hash.h"
+#include "base/net/grpc_channel.h"
 #include "base/testing/grpc_first_answer.h"
 #include "base/testing/test_folder.h"
 #include "proto/worker.grpc.pb.h"

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/network.h"
+#include "base/net/network.h"
 #include "base/testing/test_folder.h"
 #include "collectives/exec/abort.h"
 #include "collectives/exec/transports/frame.h"

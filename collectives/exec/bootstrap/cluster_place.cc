@@ -1,7 +1,7 @@
 #include "collectives/exec/bootstrap/cluster_place.h"
 
 #include "absl/strings/str_cat.h"
-#include "base/network.h"
+#include "base/net/network.h"
 
 namespace xlad::collectives {
 namespace {

@@ -7,7 +7,7 @@
 #include <climits>
 #include <map>
 
-#include "base/cores.h"
+#include "base/process/cores.h"
 #include "base/random.h"
 #include "collectives/exec/group/cores.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "base/cores.h"
 #include "base/log.h"
+#include "base/process/cores.h"
 #include "collectives/exec/device/device_communicator.h"
 #include "collectives/exec/host/host_communicator.h"
 #include "collectives/exec/nccl/nccl_communicator.h"

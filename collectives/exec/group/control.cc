@@ -22,7 +22,7 @@
 #include "base/counted.h"
 #include "base/file_system.h"
 #include "base/hash.h"
-#include "base/network.h"
+#include "base/net/network.h"
 #include "base/rounding.h"
 #include "collectives/exec/group/meeting.h"
 #include "collectives/exec/group/own_folder.h"

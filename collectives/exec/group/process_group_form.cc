@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "base/cores.h"
 #include "base/counted.h"
 #include "base/file_system.h"
+#include "base/process/cores.h"
 #include "collectives/exec/group/cores.h"
 #include "collectives/exec/group/meeting.h"
 #include "collectives/exec/group/plans.h"

@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/cores.h"
+#include "base/process/cores.h"
 #include "collectives/exec/short_slices.h"
 
 namespace xlad::collectives {

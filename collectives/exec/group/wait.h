@@ -9,7 +9,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "base/clock.h"
-#include "base/cores.h"
+#include "base/process/cores.h"
 #include "collectives/exec/group/control.h"
 
 namespace xlad::collectives {

@@ -12,7 +12,7 @@
 #include "base/counted.h"
 #include "base/file_system.h"
 #include "base/hash.h"
-#include "base/network.h"
+#include "base/net/network.h"
 #include "base/random.h"
 #include "collectives/exec/bootstrap/rendezvous.h"
 #include "collectives/exec/group/control.h"

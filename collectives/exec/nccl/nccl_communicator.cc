@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "base/file_system.h"
 #include "base/log.h"
-#include "base/network.h"
+#include "base/net/network.h"
 #include "collectives/exec/layout.h"
 
 namespace xlad::collectives::nccl {

@@ -6,7 +6,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "base/network.h"
+#include "base/net/network.h"
 #include "collectives/exec/transport.h"
 
 namespace xlad::collectives {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/memory_limit.h"
+#include "base/process/memory_limit.h"
 #include "runtime/devices/conformance/device_conformance_fixture.h"
 
 namespace xlad::runtime {

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "base/cores.h"
+#include "base/process/cores.h"
 #include "runtime/devices/cpu/dnnl_util.h"
 
 namespace xlad::runtime {

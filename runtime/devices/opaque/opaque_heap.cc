@@ -13,7 +13,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "base/memory_limit.h"
+#include "base/process/memory_limit.h"
 #include "base/status.h"
 
 namespace xlad::runtime {

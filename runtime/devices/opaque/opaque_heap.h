@@ -29,8 +29,8 @@ class OpaqueHeap {
   ~OpaqueHeap();  // All blocks must have been freed.
 
   // Returns the address that the device returns to its caller. ResourceExhausted if `bytes` is negative, or if all
-  // devices of this process together would have more than the process may use (base/memory_limit.h) or the machine can
-  // map.
+  // devices of this process together would have more than the process may use (base/process/memory_limit.h) or the
+  // machine can map.
   absl::StatusOr<void*> Allocate(int64_t bytes, MemoryKind kind);
   void Free(void* address);
 

@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "base/child_process.h"
 #include "base/file_system.h"
+#include "base/process/child_process.h"
 
 namespace xlad::collectives {
 namespace {

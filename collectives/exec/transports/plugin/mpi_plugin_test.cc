@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/network.h"
+#include "base/net/network.h"
 #include "collectives/exec/transports/plugin/engine.h"
 #include "collectives/exec/transports/plugin/load.h"
 

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/network.h"
+#include "base/net/network.h"
 #include "collectives/exec/transports/tcp/tcp.h"
 
 namespace xlad::collectives {

@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "base/network.h"
+#include "base/net/network.h"
 #include "proto/worker.pb.h"
 #include "proto/xlad_v1.h"
 

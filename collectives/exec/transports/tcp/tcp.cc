@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/log.h"
-#include "base/network.h"
+#include "base/net/network.h"
 #include "collectives/exec/transports/plugin/engine_path.h"
 #include "collectives/exec/transports/shared_memory/shared_path.h"
 #include "collectives/exec/transports/tcp/tcp_connection.h"

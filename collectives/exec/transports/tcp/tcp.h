@@ -1,4 +1,4 @@
-// The transport between devices of different processes, with one connection per pair of devices (base/network.h).
+// The transport between devices of different processes, with one connection per pair of devices (base/net/network.h).
 // Messages are sent through the connection by default. They are sent through shared memory if both processes are on one
 // machine and can map each other's memory, or through a plugin (plugin/xlad_transport.h) if the caller chooses one. In
 // both cases the connection carries only aborts and the end of the task, and detects the end of the peer's process.
@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/network.h"
+#include "base/net/network.h"
 #include "collectives/exec/bootstrap.h"
 #include "collectives/exec/silence.h"
 #include "collectives/exec/transport.h"

@@ -16,7 +16,7 @@
 #include <string>
 #include <thread>
 
-#include "base/network.h"
+#include "base/net/network.h"
 #include "collectives/exec/transport.h"
 #include "collectives/exec/transports/frame.h"
 #include "collectives/exec/transports/frame_path.h"

@@ -1,4 +1,4 @@
-#include "base/message_socket.h"
+#include "base/net/message_socket.h"
 
 #include <poll.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-#include "base/cores.h"
+#include "base/process/cores.h"
 
 #include <sched.h>
 
@@ -11,7 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "base/cgroup.h"
+#include "base/process/cgroup.h"
 
 namespace xlad {
 namespace {

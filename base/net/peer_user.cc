@@ -1,4 +1,4 @@
-#include "base/peer_user.h"
+#include "base/net/peer_user.h"
 
 #include <arpa/inet.h>
 #include <linux/inet_diag.h>
@@ -14,9 +14,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "base/file_system.h"
-#include "base/network.h"
 #include "base/file_descriptor.h"
+#include "base/file_system.h"
+#include "base/net/network.h"
 
 namespace xlad {
 namespace {

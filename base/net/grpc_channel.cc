@@ -1,4 +1,4 @@
-#include "base/grpc_channel.h"
+#include "base/net/grpc_channel.h"
 
 #include <grpcpp/grpcpp.h>
 
@@ -7,7 +7,7 @@
 
 #include "absl/strings/strip.h"
 #include "base/file_system.h"
-#include "base/network.h"
+#include "base/net/network.h"
 
 namespace xlad {
 namespace {

@@ -1,4 +1,4 @@
-#include "base/memory_limit.h"
+#include "base/process/memory_limit.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
-#include "base/cgroup.h"
+#include "base/process/cgroup.h"
 
 namespace xlad {
 

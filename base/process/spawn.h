@@ -1,4 +1,4 @@
-// Starts another program in a new process. All child processes are started in this way (base/child_process.h).
+// Starts another program in a new process. All child processes are started in this way (base/process/child_process.h).
 #pragma once
 
 #include <sys/types.h>

@@ -3,8 +3,8 @@
 // memory, only one job fails.
 //
 // Every child is in its own process group, so Ctrl-C on the terminal signals only this process. The kernel kills a
-// child when this process or the thread that started it ends (base/spawn.h). If the program of a child cannot be
-// executed, the child exits with code 127.
+// child when this process or the thread that started it ends (base/process/spawn.h). If the program of a child cannot
+// be executed, the child exits with code 127.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 #include "base/status.h"
 
 namespace xlad {

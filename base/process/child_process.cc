@@ -1,4 +1,4 @@
-#include "base/child_process.h"
+#include "base/process/child_process.h"
 
 #include <fcntl.h>
 #include <poll.h>

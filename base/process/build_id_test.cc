@@ -1,4 +1,4 @@
-#include "base/build_id.h"
+#include "base/process/build_id.h"
 
 #include <gtest/gtest.h>
 

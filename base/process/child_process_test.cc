@@ -1,5 +1,5 @@
 // Child processes: their streams, descriptors, limits and ends.
-#include "base/child_process.h"
+#include "base/process/child_process.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

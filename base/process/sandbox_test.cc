@@ -1,5 +1,5 @@
 // Each attempt runs in its own process, because a process cannot leave the sandbox.
-#include "base/sandbox.h"
+#include "base/process/sandbox.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "base/spawn.h"
+#include "base/process/spawn.h"
 #include "base/testing/test_folder.h"
 
 namespace xlad {

@@ -1,4 +1,4 @@
-#include "base/accept_gate.h"
+#include "base/net/accept_gate.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -22,8 +22,8 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/network.h"
-#include "base/socket_address.h"
+#include "base/net/network.h"
+#include "base/net/socket_address.h"
 
 namespace xlad {
 namespace {

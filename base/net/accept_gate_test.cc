@@ -1,4 +1,4 @@
-#include "base/accept_gate.h"
+#include "base/net/accept_gate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "base/network.h"
+#include "base/net/network.h"
 
 namespace xlad {
 namespace {

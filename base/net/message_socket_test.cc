@@ -1,5 +1,5 @@
 // Messages of many sizes, with and without descriptors, between two threads and between two processes.
-#include "base/message_socket.h"
+#include "base/net/message_socket.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -9,8 +9,8 @@
 
 #include <thread>
 
+#include "base/process/spawn.h"
 #include "base/random.h"
-#include "base/spawn.h"
 #include "base/testing/no_free_descriptors.h"
 
 namespace xlad {

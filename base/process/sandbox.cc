@@ -1,4 +1,4 @@
-#include "base/sandbox.h"
+#include "base/process/sandbox.h"
 
 #include <fcntl.h>
 #include <linux/audit.h>

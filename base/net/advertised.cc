@@ -1,4 +1,4 @@
-#include "base/advertised.h"
+#include "base/net/advertised.h"
 
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -11,7 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/network.h"
+#include "base/net/network.h"
 
 namespace xlad {
 

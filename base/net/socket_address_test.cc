@@ -1,6 +1,6 @@
 // Names of hosts while the name servers fail. This file replaces getaddrinfo for the names that end with ".test", which
 // no name server knows (RFC 6761).
-#include "base/socket_address.h"
+#include "base/net/socket_address.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/network.h"
+#include "base/net/network.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "base/cores.h"
+#include "base/process/cores.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/cgroup.h"
+#include "base/process/cgroup.h"
 
 namespace xlad {
 namespace {

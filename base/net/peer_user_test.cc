@@ -1,5 +1,5 @@
 // Finds the users at the other end of real connections over loopback.
-#include "base/peer_user.h"
+#include "base/net/peer_user.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/network.h"
+#include "base/net/network.h"
 
 namespace xlad {
 namespace {

@@ -1,4 +1,4 @@
-#include "base/socket_address.h"
+#include "base/net/socket_address.h"
 
 #include <fcntl.h>
 #include <netdb.h>

@@ -1,4 +1,4 @@
-#include "base/memory_limit.h"
+#include "base/process/memory_limit.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

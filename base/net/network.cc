@@ -1,4 +1,4 @@
-#include "base/network.h"
+#include "base/net/network.h"
 
 #include <arpa/inet.h>
 #include <linux/sockios.h>
@@ -16,10 +16,10 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
-#include "base/advertised.h"
 #include "base/clock.h"
 #include "base/file_descriptor.h"
-#include "base/socket_address.h"
+#include "base/net/advertised.h"
+#include "base/net/socket_address.h"
 
 namespace xlad {
 namespace {
