@@ -36,6 +36,11 @@ struct Algorithm {
   Schedule (*build)(const CollectivePlan& plan, const CollectiveSpec& spec, int rank);
   AlgorithmCost (*cost)(const CollectivePlan& plan, const CollectiveSpec& spec);
   bool needs_windows = false;  // Whether the ranks must map each other's memory.
+  // Whether the schedules depend on these parameters of a plan. A plan that sets another one is refused.
+  bool uses_chunks = true;
+  bool uses_channels = true;
+  bool uses_grid = false;
+  bool uses_radix = false;
   // Returns whether the algorithm reduces in the order of ReductionMode::kCanonical for this number of ranks. If it is
   // null, the algorithm never does.
   bool (*is_canonical)(const CollectiveSpec& spec) = nullptr;

@@ -38,7 +38,9 @@ std::vector<CollectivePlan> PlansOf(const CollectiveSpec& spec, int chunks, int 
   std::vector<CollectivePlan> plans;
   for (const Algorithm& algorithm : Algorithms()) {
     if (!Applies(algorithm, spec)) continue;
-    plans.push_back({.algorithm = std::string(algorithm.name), .chunks = chunks, .channels = channels});
+    plans.push_back({.algorithm = std::string(algorithm.name),
+                     .chunks = algorithm.uses_chunks ? chunks : 1,
+                     .channels = algorithm.uses_channels ? channels : 1});
   }
   return plans;
 }

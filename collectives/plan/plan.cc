@@ -29,14 +29,40 @@ std::string NamesOf(const CollectiveSpec& spec, bool (*fits)(const Algorithm&, c
   return names;
 }
 
-absl::Status CheckParameters(const CollectivePlan& plan, const CollectiveSpec& spec, int most_chunks) {
+// Returns what is expected instead of a parameter that the algorithm does not use, or "" if there is no such parameter.
+std::string RefuseUnusedParameters(const CollectivePlan& plan, const Algorithm& algorithm) {
+  const CollectivePlan defaults;
+  struct Parameter {
+    absl::string_view name;
+    bool is_set;
+    bool Algorithm::* uses;
+  };
+  for (const auto& [name, is_set, uses] : {Parameter{"chunks", plan.chunks != defaults.chunks, &Algorithm::uses_chunks},
+                                           {"channels", plan.channels != defaults.channels, &Algorithm::uses_channels},
+                                           {"grid", plan.grid != defaults.grid, &Algorithm::uses_grid},
+                                           {"radix", plan.radix != defaults.radix, &Algorithm::uses_radix}}) {
+    if (!is_set || algorithm.*uses) continue;
+    std::string users;
+    for (const Algorithm& other : Algorithms()) {
+      if (other.*uses) absl::StrAppend(&users, users.empty() ? "" : ", ", other.name);
+    }
+    return absl::StrCat("no ", name, "=, which ", algorithm.name, " does not use; the algorithms that use it are ",
+                        users);
+  }
+  return "";
+}
+
+absl::Status CheckParameters(const CollectivePlan& plan, const CollectiveSpec& spec, const Algorithm& algorithm) {
   const auto error = [&](absl::string_view expected) {
     return absl::InvalidArgumentError(
         absl::StrCat("found plan ", plan.ToString(), " for ", spec.ToString(), ", expected ", expected));
   };
+  const int most_chunks = algorithm.needs_windows ? kMaxMappedChunks : kMaxChunks;
   if (plan.chunks < 1 || plan.chunks > most_chunks || plan.channels < 1 || plan.channels > kMaxChannels) {
     return error(absl::StrCat("chunks of 1 to ", most_chunks, " and channels of 1 to ", kMaxChannels));
   }
+  const std::string expected = RefuseUnusedParameters(plan, algorithm);
+  if (!expected.empty()) return error(expected);
   if (plan.order.empty()) return absl::OkStatus();
   std::vector<bool> seen(spec.ranks);
   for (const int rank : plan.order) {
@@ -50,7 +76,7 @@ absl::Status CheckParameters(const CollectivePlan& plan, const CollectiveSpec& s
 absl::StatusOr<const Algorithm*> AlgorithmFor(const CollectivePlan& plan, const CollectiveSpec& spec) {
   XLAD_RETURN_IF_ERROR(ValidateSpec(spec));
   XLAD_ASSIGN_OR_RETURN(const Algorithm* algorithm, FindAlgorithm(plan.algorithm));
-  XLAD_RETURN_IF_ERROR(CheckParameters(plan, spec, algorithm->needs_windows ? kMaxMappedChunks : kMaxChunks));
+  XLAD_RETURN_IF_ERROR(CheckParameters(plan, spec, *algorithm));
   const std::string expected = algorithm->refuses(plan, spec);
   if (!expected.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("found algorithm ", plan.algorithm, " for ", spec.ToString(),

@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "collectives/plan/algorithm.h"
 #include "collectives/plan/cost.h"
+#include "collectives/plan/testing/make_spec.h"
 
 namespace xlad::collectives {
 namespace {
@@ -54,8 +55,10 @@ TEST(Schedule, TextRoundTrips) {
     for (int ranks : {4, 6}) {
       const CollectiveSpec spec = AllReduce(ranks, 101);
       if (!Applies(algorithm, spec)) continue;
-      const std::vector<Schedule> schedules =
-          *BuildSchedules({.algorithm = std::string(algorithm.name), .chunks = 2, .channels = 2}, spec);
+      const std::vector<Schedule> schedules = *BuildSchedules({.algorithm = std::string(algorithm.name),
+                                                               .chunks = algorithm.uses_chunks ? 2 : 1,
+                                                               .channels = algorithm.uses_channels ? 2 : 1},
+                                                              spec);
       for (const Schedule& schedule : schedules) {
         const absl::StatusOr<Schedule> parsed = ParseSchedule(Print(schedule));
         ASSERT_TRUE(parsed.ok()) << parsed.status();
@@ -129,6 +132,41 @@ TEST(CollectivePlan, TextRoundTrips) {
   EXPECT_THAT(std::string(ParsePlan("ring grid=4y4").status().message()), HasSubstr("parameter \"grid=4y4\""));
   EXPECT_THAT(std::string(ParsePlan("ring protocol=eager").status().message()),
               HasSubstr("found protocol \"eager\", expected slots, windows or board"));
+}
+
+// Whether `change` of a plan of 8 ranks changes a schedule of any kind of collective that the algorithm runs.
+bool ChangesSchedules(const Algorithm& algorithm, const CollectivePlan& change) {
+  for (int kind = 1; kind <= kNumCollectiveKinds; ++kind) {
+    const CollectiveSpec spec = MakeSpec(static_cast<CollectiveKind>(kind), 8, 512);
+    if (!Applies(algorithm, spec) || !algorithm.refuses(change, spec).empty()) continue;
+    for (int rank = 0; rank < spec.ranks; ++rank) {
+      if (Print(algorithm.build(change, spec, rank)) != Print(algorithm.build({}, spec, rank))) return true;
+    }
+  }
+  return false;
+}
+
+TEST(CollectivePlan, ParametersThatAnAlgorithmDoesNotUseAreRefused) {
+  for (const Algorithm& algorithm : Algorithms()) {
+    const auto changes = [&](const CollectivePlan& plan) { return ChangesSchedules(algorithm, plan); };
+    EXPECT_EQ(algorithm.uses_chunks, changes({.chunks = 2})) << algorithm.name;
+    EXPECT_EQ(algorithm.uses_channels, changes({.channels = 2})) << algorithm.name;
+    EXPECT_EQ(algorithm.uses_grid, changes({.grid = {4, 2}}) || changes({.grid = {4, 2, 1}})) << algorithm.name;
+    EXPECT_EQ(algorithm.uses_radix, changes({.radix = 3})) << algorithm.name;
+  }
+  for (const auto& [plan, expected] : std::vector<std::pair<const char*, const char*>>{
+           {"ring grid=2x3",
+            "found plan ring chunks=1 channels=1 grid=2x3 for all_reduce(sum) f32[64] over 6 ranks, "
+            "expected no grid=, which ring does not use; the algorithms that use it are ring_2d, "},
+           {"binomial radix=3",
+            "expected no radix=, which binomial does not use; the algorithms that use it are "
+            "k_nomial"},
+           {"mapped_windows chunks=2", "expected no chunks=, which mapped_windows does not use"},
+           {"mapped_slots channels=2", "expected no channels=, which mapped_slots does not use"}}) {
+    EXPECT_THAT(std::string(BuildSchedule(*ParsePlan(plan), AllReduce(6, 64), 0).status().message()),
+                HasSubstr(expected));
+  }
+  EXPECT_TRUE(BuildSchedule(*ParsePlan("ring_2d grid=2x3 chunks=2 channels=2"), AllReduce(6, 64), 0).ok());
 }
 
 TEST(Schedule, ErrorsHaveTheLine) {

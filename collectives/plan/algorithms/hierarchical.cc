@@ -114,6 +114,7 @@ Algorithm HierarchicalAlgorithm() {
           .refuses = Refuses,
           .build = Build,
           .cost = Cost,
+          .uses_grid = true,
           // The order is canonical if the number of ranks per host is a power of two. If the number of all ranks is a
           // power of two, this is true for every grid.
           .is_canonical = [](const CollectiveSpec& spec) { return IsPowerOfTwo(spec.ranks); }};

@@ -121,7 +121,8 @@ Algorithm HostChainAlgorithm() {
           .summary = "directly within hosts, partial results from host to host; each byte once between neighbors",
           .refuses = Refuses,
           .build = Build,
-          .cost = Cost};
+          .cost = Cost,
+          .uses_grid = true};
 }
 
 }  // namespace xlad::collectives

@@ -212,7 +212,8 @@ Algorithm KNomialAlgorithm() {
       .refuses = Refuses,
       .build = [](const CollectivePlan& plan, const CollectiveSpec& spec,
                   int rank) { return BuildWith(plan, spec, rank, plan.radix); },
-      .cost = [](const CollectivePlan& plan, const CollectiveSpec& spec) { return CostWith(plan, spec, plan.radix); }};
+      .cost = [](const CollectivePlan& plan, const CollectiveSpec& spec) { return CostWith(plan, spec, plan.radix); },
+      .uses_radix = true};
 }
 
 }  // namespace xlad::collectives

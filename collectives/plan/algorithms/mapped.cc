@@ -393,6 +393,8 @@ Algorithm Mapped(absl::string_view name, absl::string_view summary, decltype(Alg
           .build = build,
           .cost = cost,
           .needs_windows = true,
+          .uses_chunks = false,
+          .uses_channels = false,
           .is_canonical = [](const CollectiveSpec&) { return true; },
           .reduces_once = true};
 }
@@ -423,8 +425,11 @@ Algorithm MappedOneShotAlgorithm() {
 }
 
 Algorithm MappedSlotsAlgorithm() {
-  return Mapped(kMappedSlots, "the data in chunks through two slots of shared scratch, which stay in the cache",
-                BuildSlots, SlotsCost);
+  Algorithm slots =
+      Mapped(kMappedSlots, "the data in chunks through two slots of shared scratch, which stay in the cache",
+             BuildSlots, SlotsCost);
+  slots.uses_chunks = true;
+  return slots;
 }
 
 Algorithm MappedWindowsAlgorithm() {

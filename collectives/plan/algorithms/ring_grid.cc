@@ -187,7 +187,8 @@ Algorithm Row(absl::string_view name, absl::string_view summary) {
                     const CollectiveSpec& spec) { return Refuses(plan, spec, kDimensions); },
       .build = [](const CollectivePlan& plan, const CollectiveSpec& spec,
                   int rank) { return Build(plan, spec, rank, kDimensions); },
-      .cost = [](const CollectivePlan& plan, const CollectiveSpec& spec) { return CostOf(plan, spec, kDimensions); }};
+      .cost = [](const CollectivePlan& plan, const CollectiveSpec& spec) { return CostOf(plan, spec, kDimensions); },
+      .uses_grid = true};
 }
 
 }  // namespace

@@ -78,7 +78,8 @@ Algorithm SwingAlgorithm() {
       .summary = "halving and doubling with peers that are close in a ring or torus; fewest bytes in 2 log n rounds",
       .refuses = Refuses,
       .build = Build,
-      .cost = CostByHalves};
+      .cost = CostByHalves,
+      .uses_grid = true};
 }
 
 }  // namespace xlad::collectives
