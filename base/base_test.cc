@@ -16,6 +16,7 @@
 #include "base/net/advertised.h"
 #include "base/net/network.h"
 #include "base/net/socket_address.h"
+#include "base/powers_of_two.h"
 #include "base/quoted.h"
 #include "base/random.h"
 #include "base/secret.h"
@@ -64,6 +65,20 @@ TEST(Hash, Sha256OfPiecesEqualsThatOfTheirConcatenation) {
   Sha256 hash;
   for (const size_t piece : {0, 1, 63, 64, 65, 807}) hash.Add(text.substr(0, piece));
   EXPECT_EQ(hash.FinishHex(), Sha256Hex(text));
+}
+
+TEST(PowersOfTwo, AreTheNearestOnes) {
+  for (int64_t n = 1; n < 1000; ++n) {
+    const int64_t below = PowerOfTwoAtMost(n), above = PowerOfTwoAtLeast(n);
+    EXPECT_TRUE(below <= n && n < 2 * below && above / 2 < n && n <= above) << n;
+    EXPECT_EQ(int64_t{1} << FloorLog2(n), below);
+    EXPECT_EQ(int64_t{1} << CeilLog2(n), above);
+    EXPECT_EQ(IsPowerOfTwo(n), below == above) << n;
+  }
+  EXPECT_EQ(PowerOfTwoAtLeast((int64_t{1} << 61) + 1), int64_t{1} << 62);
+  EXPECT_EQ(PowerOfTwoAtMost(INT64_MAX), int64_t{1} << 62);
+  EXPECT_EQ(PowerOfTwoAtMost(0), 0);
+  EXPECT_FALSE(IsPowerOfTwo(0) || IsPowerOfTwo(-1) || IsPowerOfTwo(INT64_MIN));
 }
 
 TEST(FileSystem, OpenFilesAreReadAndWrittenInPieces) {

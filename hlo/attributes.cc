@@ -15,8 +15,8 @@ using Groups = std::vector<std::vector<int64_t>>;
 Groups Split(const Dims& ids, int64_t group_size) {
   Groups groups;
   if (group_size <= 0) return groups;
-  for (size_t i = 0; i < ids.size(); i += static_cast<size_t>(group_size)) {
-    const size_t end = std::min(ids.size(), i + static_cast<size_t>(group_size));
+  for (size_t i = 0; i < ids.size(); i += group_size) {
+    const size_t end = std::min<size_t>(ids.size(), i + group_size);
     groups.emplace_back(ids.begin() + i, ids.begin() + end);
   }
   return groups;
@@ -90,7 +90,7 @@ Dims TransposedIota(const Dims& dims, const Dims& transpose) {
   const Dims strides = tensor::Strides(dims);
   Dims sizes, steps, result;
   for (size_t i = 0; i < dims.size(); ++i) {
-    const auto d = transpose.empty() ? i : static_cast<size_t>(transpose[i]);
+    const size_t d = transpose.empty() ? i : transpose[i];
     sizes.push_back(dims[d]);
     steps.push_back(strides[d]);
   }

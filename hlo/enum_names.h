@@ -34,9 +34,11 @@ inline constexpr absl::string_view kComparisonOrders[] = {"PARTIAL", "TOTAL"};
 inline constexpr absl::string_view kFusionKinds[] = {"kLoop", "kInput", "kOutput", "kCustom"};
 inline constexpr absl::string_view kTriStates[] = {"", "true", "false"};
 
-// The word with this number, or "" if the table has no such number.
-inline absl::string_view WordOf(Words words, int64_t number) {
-  return number >= 0 && number < std::ssize(words) ? words[number] : "";
+// The word with this number, which is an integer or an enumerator, or "" if the table has no such number.
+template <typename Number>
+absl::string_view WordOf(Words words, Number number) {
+  const auto position = static_cast<int64_t>(number);
+  return position >= 0 && position < std::ssize(words) ? words[position] : "";
 }
 
 }  // namespace xlad::hlo

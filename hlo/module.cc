@@ -98,7 +98,7 @@ std::string Module::Unique(Names* names, absl::string_view base) {
     return std::string(base);
   }
   absl::string_view stem = base;
-  while (!stem.empty() && absl::ascii_isdigit(static_cast<unsigned char>(stem.back()))) stem.remove_suffix(1);
+  while (!stem.empty() && absl::ascii_isdigit(stem.back())) stem.remove_suffix(1);
   if (stem.size() >= 2 && stem.size() < base.size() && stem.back() == '.') {
     stem.remove_suffix(1);
   } else {
@@ -144,8 +144,7 @@ int64_t Module::RemoveUnusedComputations() {
   for (const auto& computation : computations_) {
     if (!used.contains(computation.get())) computation_names_.erase(computation->name());
   }
-  return static_cast<int64_t>(
-      std::erase_if(computations_, [&](const auto& computation) { return !used.contains(computation.get()); }));
+  return std::erase_if(computations_, [&](const auto& computation) { return !used.contains(computation.get()); });
 }
 
 void Module::SortComputations() {

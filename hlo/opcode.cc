@@ -32,7 +32,7 @@ absl::string_view ToString(Opcode opcode) { return RowOf(opcode).text; }
 int Arity(Opcode opcode) { return RowOf(opcode).arity; }
 int Flags(Opcode opcode) { return RowOf(opcode).flags; }
 int OperandTypes(Opcode opcode) { return RowOf(opcode).types; }
-int OpcodeCount() { return static_cast<int>(kRows.size()); }
+int OpcodeCount() { return std::ssize(kRows); }
 
 std::optional<Opcode> ParseOpcode(absl::string_view name) {
   // The map is never destroyed, so that it is valid until the process ends.

@@ -13,10 +13,10 @@ namespace {
 template <typename Stored, typename Decode>
 NotFinite Find(absl::Span<const std::byte> bytes, int64_t parts, const Decode& decode) {
   NotFinite found;
-  const auto count = static_cast<int64_t>(bytes.size() / sizeof(Stored));
+  const int64_t count = bytes.size() / sizeof(Stored);
   for (int64_t i = 0; i < count; ++i) {
     Stored stored;
-    std::memcpy(&stored, bytes.data() + i * static_cast<int64_t>(sizeof(Stored)), sizeof stored);
+    std::memcpy(&stored, bytes.data() + i * sizeof(Stored), sizeof stored);
     const auto value = decode(stored);
     if (std::isfinite(value)) continue;
     int64_t& first = std::isnan(value) ? found.first_nan : found.first_infinity;

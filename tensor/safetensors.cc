@@ -113,8 +113,8 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   }
   bool number_integer(number_integer_t value) override { return Number(value); }
   bool number_unsigned(number_unsigned_t value) override {
-    if (value > static_cast<uint64_t>(INT64_MAX)) return Refuse(absl::StrCat("has the number ", value));
-    return Number(static_cast<int64_t>(value));
+    if (!std::in_range<int64_t>(value)) return Refuse(absl::StrCat("has the number ", value));
+    return Number(value);
   }
   bool string(string_t& text) override {
     if (in_metadata_ && depth_ == 2 && !in_array_) return true;
@@ -196,7 +196,7 @@ absl::StatusOr<SafetensorsIndex> ParseSafetensorsIndex(absl::string_view bytes, 
   if (!nlohmann::json::sax_parse(bytes.data() + 8, bytes.data() + 8 + header_bytes, &reader)) {
     return MalformedError(reader.error);
   }
-  const int64_t data_begin = 8 + static_cast<int64_t>(header_bytes);
+  const int64_t data_begin = 8 + header_bytes;
   SafetensorsIndex index;
   for (const auto& [name, raw] : reader.entries) {
     XLAD_ASSIGN_OR_RETURN(SafetensorsEntry entry, CheckEntry(name, raw, data_begin, file_bytes - data_begin));

@@ -14,6 +14,11 @@ ElementType TypeFromWire(const Message& message) {
   return static_cast<ElementType>(message.element_type());
 }
 
+template <typename Message>
+void TypeToWire(ElementType type, Message* out) {
+  out->set_element_type(static_cast<int>(type));
+}
+
 // The shape of a trusted message. Nothing is checked.
 template <typename ShapeMessage>
 Shape ShapeFromWire(const ShapeMessage& message) {
@@ -34,7 +39,7 @@ absl::StatusOr<Shape> CheckedShapeFromWire(const ShapeMessage& message) {
 
 template <typename ShapeMessage>
 void ShapeToWire(const Shape& shape, ShapeMessage* out) {
-  out->set_element_type(static_cast<int>(shape.type));
+  TypeToWire(shape.type, out);
   out->mutable_dims()->Assign(shape.dims.begin(), shape.dims.end());
 }
 

@@ -134,7 +134,7 @@ class Execution {
     std::vector<int> rank_of;
     for (int rank = 0; rank < spec_.ranks; ++rank) {
       for (const ScheduleOp& op : schedules_[rank].ops) {
-        if (threads_.try_emplace({rank, op.channel, 0}, static_cast<int>(rank_of.size())).second) {
+        if (threads_.try_emplace({rank, op.channel, 0}, std::ssize(rank_of)).second) {
           rank_of.push_back(rank);
         }
         const bool orders_channels = op.kind == OpKind::kSignal || op.kind == OpKind::kWait;

@@ -40,7 +40,7 @@ CollectiveSpec SpecToCheck(CollectiveKind kind, int ranks, ReductionMode mode) {
   spec.kind = kind;
   spec.ranks = ranks;
   spec.reduction = Reduces(kind) ? Reduction::kSum : Reduction::kNone;
-  const int64_t count = kind == CollectiveKind::kBarrier ? 0 : int64_t{2} * ranks;
+  const int64_t count = kind == CollectiveKind::kBarrier ? 0 : 2 * ranks;
   spec.counts = {InputHasParts(kind) ? count * ranks : count};
   if (kind == CollectiveKind::kCollectivePermute || kind == CollectiveKind::kSendRecv) {
     for (int rank = 0; rank < ranks; rank += 2) spec.pairs.push_back({rank, (rank + 1) % ranks});
@@ -144,7 +144,7 @@ absl::StatusOr<CheckAllCounts> CheckAllPlans(const CheckAllOptions& options) {
   all.checks = all.plans * options.most_slots;
   for (int64_t made = 0, i = 0; made < options.mutants && !small.empty(); ++i) {
     tasks.push_back(small[i % std::ssize(small)]);
-    tasks.back().mutant_seed = options.seed + static_cast<uint64_t>(i);
+    tasks.back().mutant_seed = options.seed + i;
     tasks.back().mutants = std::min(kMutantsOfATask, options.mutants - made);
     made += tasks.back().mutants;
   }

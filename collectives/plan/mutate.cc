@@ -28,7 +28,7 @@ void MutateRegion(Random* random, int ranks, Region* region) {
   const int64_t step = random->Below(2) == 0 ? 1 : -1;
   switch (random->Below(4)) {
     case 0:
-      region->begin += step * std::max<int64_t>(1, static_cast<int64_t>(random->Below(region->count + 1)));
+      region->begin += step * std::max<int64_t>(1, random->Below(region->count + 1));
       break;
     case 1:
       region->count = std::max<int64_t>(0, region->count + step);
@@ -37,7 +37,7 @@ void MutateRegion(Random* random, int ranks, Region* region) {
       region->buffer = static_cast<ScheduleBuffer>(random->Below(3));
       break;
     default:
-      region->rank = static_cast<int>(random->Below(ranks));
+      region->rank = random->Below(ranks);
   }
 }
 

@@ -28,7 +28,7 @@ absl::Status UnknownPreset(absl::string_view name) {
 
 void Network::Connect(int a, int b, double latency_us, double gigabytes_per_s) {
   for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
-    links_of_[from].push_back(static_cast<int>(links_.size()));
+    links_of_[from].push_back(std::ssize(links_));
     links_.push_back({from, to, latency_us, gigabytes_per_s, false});
   }
 }
@@ -211,7 +211,7 @@ std::vector<int> Network::RingOrder() const {
   const int columns = grid_[0], rows = grid_[1];
   std::vector<int> rank_of(num_chips_, -1);
   for (int rank = 0; rank < ranks(); ++rank) rank_of[chips_[rank]] = rank;
-  const int broken = static_cast<int>(std::find(rank_of.begin(), rank_of.end(), -1) - rank_of.begin());
+  const int broken = std::find(rank_of.begin(), rank_of.end(), -1) - rank_of.begin();
   std::vector<int> order;
   int column = broken % columns, row = broken / columns;
   const auto go_around = [&](int direction, int chips) {

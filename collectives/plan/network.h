@@ -45,7 +45,7 @@ class Network {
   // for any other name.
   static absl::StatusOr<Network> Preset(absl::string_view name);
 
-  int ranks() const { return static_cast<int>(chips_.size()); }
+  int ranks() const { return std::ssize(chips_); }
   // Whether no chip is broken. Otherwise, the ranks are the other chips, in the same order.
   bool HasAllChips() const { return ranks() == num_chips_; }
   // Whether every broken link is a link of a broken chip.

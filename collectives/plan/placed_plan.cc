@@ -17,8 +17,8 @@ constexpr int kMaxHosts = 16;
 // Returns the number of ranks of each host, or 0 if hosts have different numbers of ranks or ranks that are not
 // consecutive.
 int RanksOfEach(const std::vector<int>& hosts) {
-  const int local = static_cast<int>(
-      std::find_if(hosts.begin(), hosts.end(), [&](int host) { return host != hosts[0]; }) - hosts.begin());
+  const int local =
+      std::find_if(hosts.begin(), hosts.end(), [&](int host) { return host != hosts[0]; }) - hosts.begin();
   if (std::ssize(hosts) % local != 0) return 0;
   std::vector<int> firsts;
   for (int rank = 0; rank < std::ssize(hosts); ++rank) {
@@ -49,10 +49,8 @@ std::optional<CollectivePlan> PlanOverHosts(const CollectivePlan& plan, const Co
   if (local < 2) return std::nullopt;
   const int num_hosts = spec.ranks / local;
   if (num_hosts < 2 || num_hosts > kMaxHosts) return std::nullopt;
-  const int64_t chunks = bytes / local / kMessageBytes;
-  return CollectivePlan{.algorithm = "host_chain",
-                        .chunks = static_cast<int>(std::clamp<int64_t>(chunks, 1, kMaxChunks)),
-                        .grid = {local, num_hosts}};
+  const int chunks = std::clamp<int64_t>(bytes / local / kMessageBytes, 1, kMaxChunks);
+  return CollectivePlan{.algorithm = "host_chain", .chunks = chunks, .grid = {local, num_hosts}};
 }
 
 PlacementRules RulesOverHosts() { return {"host_chain 1", PlanOverHosts}; }

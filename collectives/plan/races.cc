@@ -70,9 +70,9 @@ void RaceDetector::Join(int thread, const Clock& clock) {
 
 size_t RaceDetector::Split(Ranges* ranges, int64_t begin, int64_t end) {
   const auto index_of = [&](int64_t position) {
-    return static_cast<size_t>(std::upper_bound(ranges->begin(), ranges->end(), position,
-                                                [](int64_t p, const Range& range) { return p < range.end; }) -
-                               ranges->begin());
+    return std::upper_bound(ranges->begin(), ranges->end(), position,
+                            [](int64_t p, const Range& range) { return p < range.end; }) -
+           ranges->begin();
   };
   const auto split_at = [&](int64_t position) {
     const size_t i = index_of(position);
@@ -132,7 +132,7 @@ bool RaceDetector::Write(int thread, int rank, int memory, int64_t begin, int64_
 }
 
 bool RaceDetector::Send(int thread, int memory, int64_t begin, int64_t end, int* message) {
-  *message = static_cast<int>(messages_.size());
+  *message = std::ssize(messages_);
   messages_.push_back({Now(thread)});
   bool race = false;
   Ranges& ranges = memories_[rank_of_[thread]][memory];

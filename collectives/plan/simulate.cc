@@ -101,7 +101,7 @@ class Simulation {
       to = DifferenceIn(network_.grid(), from, to);
       from = 0;
     }
-    const auto [at, is_new] = flow_ids_.try_emplace({from, to, channel, is_signal}, static_cast<int>(flows_.size()));
+    const auto [at, is_new] = flow_ids_.try_emplace({from, to, channel, is_signal}, std::ssize(flows_));
     if (is_new) {
       Flow& flow = flows_.emplace_back();
       flow.has_slots = !is_signal;
@@ -116,7 +116,7 @@ class Simulation {
   }
 
   absl::Status AddOp(int rank, const ScheduleOp& op) {
-    const auto [at, is_new] = lane_ids_.try_emplace({rank, op.channel}, static_cast<int>(lanes_.size()));
+    const auto [at, is_new] = lane_ids_.try_emplace({rank, op.channel}, std::ssize(lanes_));
     if (is_new) lanes_.emplace_back();
     std::vector<Step>& steps = lanes_[at->second].steps;
     const double bytes = static_cast<double>(op.dst.count) * element_bytes_;
@@ -289,7 +289,8 @@ int RingChannels(const CollectiveSpec& spec, const Network& network) {
   // The bytes that a rank sends in one direction in one step, in the messages of all channels.
   const double bytes = static_cast<double>(MovedBytes(spec)) / spec.ranks / 2;
   const double transfer_us = std::max(bytes / (link.gigabytes_per_s * 1e3), 1e-6);
-  return 2 * static_cast<int>(std::min(4.0, 1 + std::ceil(link.latency_us / transfer_us)));
+  const int messages = std::min(4.0, 1 + std::ceil(link.latency_us / transfer_us));
+  return 2 * messages;
 }
 
 }  // namespace
@@ -358,7 +359,7 @@ double BandwidthBoundUs(const CollectiveSpec& spec, const Network& network) {
 absl::StatusOr<CollectivePlan> PlanFor(const CollectiveSpec& spec, const Network& network) {
   constexpr int kMaxRingRanks = 256;  // The simulation of a ring over more ranks takes seconds.
   std::vector<CollectivePlan> candidates;
-  const int dimensions = static_cast<int>(network.grid().size());
+  const int dimensions = std::ssize(network.grid());
   if (dimensions == 2 || dimensions == 3) {
     for (const int chunks : {1, 2, 6}) {
       candidates.push_back({.algorithm = dimensions == 2 ? "ring_2d" : "ring_3d",

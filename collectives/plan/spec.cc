@@ -17,15 +17,12 @@ int64_t Sum(const std::vector<int64_t>& counts) {
   return sum;
 }
 
-bool IsKind(CollectiveKind kind) {
-  return static_cast<int>(kind) >= 1 && static_cast<int>(kind) <= kNumCollectiveKinds;
-}
+bool IsKind(CollectiveKind kind) { return kind >= CollectiveKind::kAllReduce && kind <= CollectiveKind::kSendRecv; }
 
 constexpr absl::string_view kKindNames[] = {
     "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_permute", "broadcast",
     "reduce",     "gather",     "scatter",        "barrier",    "send_recv"};
 constexpr absl::string_view kReductionNames[] = {"none", "sum", "product", "max", "min", "and", "or", "xor", "avg"};
-constexpr int kLastReduction = static_cast<int>(Reduction::kAverage);
 
 absl::Status Error(const CollectiveSpec& spec, absl::string_view found, absl::string_view expected) {
   return absl::InvalidArgumentError(absl::StrCat(ToString(spec.kind), ": found ", found, ", expected ", expected));
@@ -85,9 +82,9 @@ absl::Status ValidateReduction(const CollectiveSpec& spec) {
     if (spec.reduction == Reduction::kNone) return absl::OkStatus();
     return Error(spec, absl::StrCat("reduction ", ToString(spec.reduction)), "none, because the kind does not reduce");
   }
-  if (spec.reduction < Reduction::kSum || static_cast<int>(spec.reduction) > kLastReduction) {
+  if (spec.reduction < Reduction::kSum || spec.reduction > Reduction::kAverage) {
     return Error(spec, absl::StrCat("reduction number ", static_cast<int>(spec.reduction)),
-                 absl::StrCat("1 to ", kLastReduction));
+                 absl::StrCat("1 to ", std::size(kReductionNames) - 1));
   }
   const bool bitwise =
       spec.reduction == Reduction::kAnd || spec.reduction == Reduction::kOr || spec.reduction == Reduction::kXor;
@@ -142,8 +139,8 @@ absl::string_view ToString(CollectiveKind kind) {
 }
 
 absl::string_view ToString(Reduction reduction) {
-  const int index = static_cast<int>(reduction);
-  return index >= 0 && index <= kLastReduction ? kReductionNames[index] : "unknown";
+  const size_t index = static_cast<size_t>(reduction);
+  return index < std::size(kReductionNames) ? kReductionNames[index] : "unknown";
 }
 
 absl::StatusOr<CollectiveKind> ParseCollectiveKind(absl::string_view name) {
@@ -156,7 +153,7 @@ absl::StatusOr<CollectiveKind> ParseCollectiveKind(absl::string_view name) {
 
 absl::StatusOr<Reduction> ParseReduction(absl::string_view name) {
   if (name == "prod") return Reduction::kProduct;
-  for (int i = 1; i <= kLastReduction; ++i) {
+  for (size_t i = 1; i < std::size(kReductionNames); ++i) {
     if (kReductionNames[i] == name) return static_cast<Reduction>(i);
   }
   return absl::InvalidArgumentError(absl::StrCat("found reduction \"", name, "\", expected one of ",

@@ -37,7 +37,7 @@ absl::StatusOr<CollectiveSpec> SpecFromProto(const SpecProto& proto, int num_dev
   spec.kind = static_cast<CollectiveKind>(proto.kind());
   spec.reduction = Reduces(spec.kind) ? static_cast<Reduction>(proto.reduction()) : Reduction::kNone;
   if (Reduces(spec.kind)) {
-    const int mode = static_cast<int>(proto.mode());
+    const int mode = proto.mode();
     if (mode < 0 || mode > 2) return error("found reduction mode ", mode, ", expected 0 to 2");
     spec.mode = static_cast<ReductionMode>(mode);
   }

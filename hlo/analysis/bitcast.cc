@@ -48,7 +48,7 @@ bool HaveEqualLayouts(const Shape& a, const Shape& b) {
 
 Dims MajorToMinor(const Shape& shape) {
   Dims order(shape.ndim());
-  std::iota(order.begin(), order.end(), int64_t{0});
+  std::iota(order.begin(), order.end(), 0);
   const Layout* layout = shape.layout();
   if (layout != nullptr && layout->minor_to_major.size() == order.size()) {
     order.assign(layout->minor_to_major.rbegin(), layout->minor_to_major.rend());

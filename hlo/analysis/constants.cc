@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "tensor/small_float.h"
+#include "tensor/sub_byte.h"
 
 namespace xlad::hlo {
 namespace {
@@ -23,10 +25,10 @@ std::optional<int64_t> FirstInteger(const tensor::Array& array) {
   const uint64_t bits = FirstBits(array);
   if (type == ElementType::kPred) return bits != 0 ? 1 : 0;
   // Types below 8 bits use the low bits of a byte.
-  const int unused = 64 - tensor::BitWidth(type);
-  if (tensor::IsSigned(type)) return static_cast<int64_t>(bits << unused) >> unused;
-  const uint64_t value = (bits << unused) >> unused;
-  return value > uint64_t{INT64_MAX} ? std::nullopt : std::optional<int64_t>(value);
+  const int width = tensor::BitWidth(type);
+  if (tensor::IsSigned(type)) return tensor::SignExtend(bits, width);
+  const uint64_t value = tensor::LowBits(bits, width);
+  return std::in_range<int64_t>(value) ? std::optional<int64_t>(value) : std::nullopt;
 }
 
 }  // namespace
@@ -69,7 +71,7 @@ std::optional<double> SplatValue(const Instruction& instruction) {
   const ElementType type = array.shape().type;
   if (type == ElementType::kF64) return array.values<double>()[0];
   if (type == ElementType::kF32) return array.values<float>()[0];
-  if (tensor::IsSmallFloat(type)) return tensor::DecodeSmallFloat(type, static_cast<uint16_t>(FirstBits(array)));
+  if (tensor::IsSmallFloat(type)) return tensor::DecodeSmallFloat(type, FirstBits(array));
   if (tensor::IsComplex(type) || tensor::BitWidth(type) == 64) return std::nullopt;
   return FirstInteger(array);
 }

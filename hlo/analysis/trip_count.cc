@@ -155,13 +155,13 @@ std::optional<int64_t> Counter::CountFrom(Wide init, Wide step, Comparison compa
   if (distance + size > modulus_ || distance == 0) return 0;   // `init` is in the range.
   const std::optional<Wide> count = FirstMultipleIn(step, modulus_, distance, distance + size - 1);
   if (!count || *count > Wide{INT64_MAX}) return std::nullopt;
-  return static_cast<int64_t>(*count);
+  return *count;
 }
 
 // The residue as a number of the induction variable's type.
 int64_t Counter::Number(Wide residue) const {
   const bool negative = tensor::IsSigned(type_) && residue >= modulus_ / 2;
-  return static_cast<int64_t>(negative ? residue - modulus_ : residue);
+  return negative ? residue - modulus_ : residue;
 }
 
 std::optional<CountedLoop> Counter::Count() {
@@ -183,7 +183,7 @@ std::optional<CountedLoop> Counter::Count() {
     if (!trips) return std::nullopt;
     // A step of more than half the modulus counts down.
     const Wide down = modulus_ - *step;
-    const int64_t signed_step = static_cast<int64_t>(*step > modulus_ / 2 ? -down : *step);
+    const int64_t signed_step = *step > modulus_ / 2 ? -down : *step;
     return CountedLoop{element_, Number(*init), signed_step, *trips};
   }
   return std::nullopt;

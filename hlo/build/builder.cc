@@ -45,9 +45,11 @@ tensor::Array ScalarArray(ElementType type, double value) {
     std::memcpy(array.bytes().data(), &bits, array.bytes().size());
   } else if (type == ElementType::kPred) {
     Put(static_cast<uint8_t>(value != 0), &array);
+  } else if (value >= 0x1.0p63) {
+    return IntegerArray(type, value);
   } else {
-    return IntegerArray(type, value >= 0x1.0p63 ? static_cast<uint64_t>(value)
-                                                : static_cast<uint64_t>(static_cast<int64_t>(value)));
+    const int64_t integer = value;
+    return IntegerArray(type, integer);
   }
   return array;
 }

@@ -17,7 +17,7 @@ To FloatToInt(double x, ElementType type) {
   const bool is_signed = SignedCarrier<To>;
   const int bits = tensor::BitWidth(type) - (is_signed ? 1 : 0);
   const double above = std::ldexp(1.0, bits);
-  const uint64_t top = bits == 0 ? 0 : tensor::LowBits(~uint64_t{0}, bits);
+  const uint64_t top = bits == 0 ? 0 : tensor::LowBits(-1, bits);
   if (x >= above) return static_cast<To>(top);
   if (x <= (is_signed ? -above : 0.0)) return is_signed ? static_cast<To>(~top) : To{0};
   return static_cast<To>(x);

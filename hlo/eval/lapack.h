@@ -42,9 +42,7 @@ struct LapackProblem {
     return {result<T>(i), out_dims[i][0], out_dims[i][1]};
   }
   // The character that is the value of the option `name`, or `otherwise` if the config does not have the option.
-  char Flag(absl::string_view name, char otherwise) const {
-    return static_cast<char>(tensor::LapackOption(*config, name, otherwise));
-  }
+  char Flag(absl::string_view name, char otherwise) const { return tensor::LapackOption(*config, name, otherwise); }
 };
 
 // The magnitude by which LAPACK compares candidates for a pivot.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "hlo/attribute_keys.h"
@@ -38,7 +39,7 @@ constexpr ClassRow kClassRows[] = {
 std::string EscapeXml(absl::string_view text) {
   std::string plain(text);
   for (char& c : plain) {
-    if (static_cast<unsigned char>(c) < ' ' || static_cast<unsigned char>(c) > '~') c = '?';
+    if (!absl::ascii_isprint(c)) c = '?';
   }
   return absl::StrReplaceAll(plain, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
 }

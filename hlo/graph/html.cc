@@ -79,14 +79,14 @@ class Layout2D {
         sum += place->x;
         ++count;
       }
-      return count == 0 ? int64_t{0} : sum / count;
+      return count == 0 ? 0 : sum / count;
     };
     std::stable_sort(layer->begin(), layer->end(),
                      [&](const Instruction* a, const Instruction* b) { return middle(a) < middle(b); });
     for (size_t i = 0; i < layer->size(); ++i) {
       if (i % kMaxPerRow == 0) height_ += kHeight + kGapY;
       BoxPlace& place = places_[(*layer)[i]];
-      place.x = kGapX + static_cast<int>(i % kMaxPerRow) * (kWidth + kGapX);
+      place.x = kGapX + i % kMaxPerRow * (kWidth + kGapX);
       place.y = height_ - kHeight;
       width_ = std::max(width_, place.x + kWidth + kGapX);
     }
@@ -125,13 +125,13 @@ void AppendBox(const Instruction& instruction, const Layout2D& layout, std::stri
                   &instruction == instruction.parent()->root() ? " class=\"root\"" : "", "/>");
   AppendLine(place, 0, "o", ToString(instruction.opcode()), out);
   // The links to called computations are in the line of the opcode.
-  int x = place.x + 14 + 7 * static_cast<int>(ToString(instruction.opcode()).size());
+  int x = place.x + 14 + 7 * ToString(instruction.opcode()).size();
   for (const Computation* const called : instruction.called()) {
     const std::string name = Shortened(called->name(), 16);
     if (x > place.x + kWidth - 40) break;
     absl::StrAppend(out, "<a href=\"#c-", EscapeXml(called->name()), "\"><text x=\"", x, "\" y=\"", place.y + 13, "\">",
                     EscapeXml(name), "</text></a>");
-    x += 7 * static_cast<int>(name.size() + 1);
+    x += 7 * (name.size() + 1);
   }
   AppendLine(place, 1, "n", instruction.name(), out);
   AppendLine(place, 2, "n", shape, out);

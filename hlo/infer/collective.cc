@@ -102,7 +102,7 @@ int64_t GroupSize(const Instruction& i) {
   const Computation* const computation = i.parent();
   const Module* const module = computation == nullptr ? nullptr : computation->parent();
   // The verifier refuses counts above this limit; the limit avoids overflow below.
-  const auto bounded = [](int64_t count) { return std::clamp<int64_t>(count, 1, int64_t{1} << 24); };
+  const auto bounded = [](int64_t count) { return std::clamp<int64_t>(count, 1, 1 << 24); };
   const int64_t replicas = module == nullptr ? 1 : bounded(module->replica_count);
   const int64_t partitions = module == nullptr ? 1 : bounded(module->num_partitions);
   const int64_t stated = FirstGroupSize(i.attributes().replica_groups);

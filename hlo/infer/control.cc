@@ -61,7 +61,7 @@ Inferred InferTuple(const Instruction& i) {
 Inferred InferGetTupleElement(const Instruction& i) {
   const Shape& tuple = i.operand(0)->shape();
   if (!tuple.is_tuple()) return Violation("tuple-operand", Brief(tuple), "a tuple");
-  if (i.number() < 0 || static_cast<size_t>(i.number()) >= tuple.tuple().size()) {
+  if (i.number() < 0 || i.number() >= std::ssize(tuple.tuple())) {
     const std::string numbers = tuple.tuple().empty() ? "none" : absl::StrCat("0 to ", std::ssize(tuple.tuple()) - 1);
     return Violation("tuple-index", absl::StrCat("index=", i.number()),
                      absl::StrCat(numbers, ", an element of ", Brief(tuple)));
@@ -99,7 +99,7 @@ Inferred InferConditional(const Instruction& i) {
   }
   Shape result;
   for (int64_t b = 0; b < branches; ++b) {
-    XLAD_ASSIGN_OR_RETURN(Signature branch, SignatureOf(i, static_cast<size_t>(b)));
+    XLAD_ASSIGN_OR_RETURN(Signature branch, SignatureOf(i, b));
     XLAD_RETURN_IF_ERROR(ExpectTakes("conditional-arguments", branch, {&i.operand(b + 1)->shape()}));
     if (b == 0) result = branch.result;
     if (!branch.result.SameIgnoringLayout(result)) {

@@ -148,8 +148,7 @@ namespace {
 absl::Status CheckUpdates(const ScatterDimensions& s, const IndexRules& rules, const Shape& updates) {
   const Dims window = WindowDimensions(rules);
   const Dims batch = IndexBatchSizes(rules);
-  if (s.update_window_dims.size() != window.size() ||
-      updates.ndim() != static_cast<int64_t>(window.size() + batch.size())) {
+  if (s.update_window_dims.size() != window.size() || updates.ndim() != std::ssize(window) + std::ssize(batch)) {
     return Violation("scatter-updates",
                      absl::StrCat("updates ", Brief(updates), " with update_window_dims=", Brief(s.update_window_dims)),
                      absl::StrCat(window.size(), " window dimensions and ", batch.size(), " of the indices"));

@@ -18,7 +18,7 @@ namespace xlad::hlo {
 using Inferred = absl::StatusOr<Shape>;
 
 // The maximum number of shapes in the tree of a tuple (Shape::part_count).
-constexpr int64_t kMaxShapeParts = int64_t{1} << 16;
+constexpr int64_t kMaxShapeParts = 1 << 16;
 
 // Returns InvalidArgument "found F, expected E [label]".
 absl::Status Violation(absl::string_view label, absl::string_view found, absl::string_view expected);

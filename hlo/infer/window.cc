@@ -56,9 +56,8 @@ absl::Status ExpectWindow(const Instruction& i, int64_t ndim, const Window** win
   } else {
     *window = scalar;  // The text omits an empty window.
   }
-  if (static_cast<int64_t>((*window)->size()) == ndim) return absl::OkStatus();
-  return Violation("window-dimensions", Counted(static_cast<int64_t>((*window)->size()), "window dimension"),
-                   absl::StrCat(ndim));
+  if (std::ssize(**window) == ndim) return absl::OkStatus();
+  return Violation("window-dimensions", Counted(std::ssize(**window), "window dimension"), absl::StrCat(ndim));
 }
 
 absl::Status CheckConvolutionSide(absl::string_view label, const Shape& shape, int64_t a, int64_t b,
@@ -133,7 +132,7 @@ Inferred InferConvolution(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectDimensions("convolution-output-dims", output_all, ndim));
   XLAD_RETURN_IF_ERROR(CheckGroups(i, c));
   const Window* window = nullptr;
-  XLAD_RETURN_IF_ERROR(ExpectWindow(i, static_cast<int64_t>(spatial), &window));
+  XLAD_RETURN_IF_ERROR(ExpectWindow(i, spatial, &window));
   Dims input_sizes;
   for (size_t s = 0; s < spatial; ++s) {
     input_sizes.push_back(x.dim(c.input_spatial[s]));

@@ -22,7 +22,7 @@ absl::Status Refuse(absl::string_view found) {
 // Text has no control characters except tabs and line breaks. A proto has others near its beginning: after the first
 // field's tag 0x0A there is a small length, or the next field's tag.
 bool LooksLikeText(absl::string_view bytes) {
-  constexpr size_t kEnough = size_t{1} << 16;  // The name of a module may be long, and has no control characters.
+  constexpr size_t kEnough = 1 << 16;  // The name of a module may be long, and has no control characters.
   for (const char c : bytes.substr(0, kEnough)) {
     if (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' && c != '\r') return false;
   }

@@ -226,11 +226,11 @@ bool PrintPrecision(const Instruction& i, std::string* out) {
   return true;
 }
 bool PrintDirection(const Instruction& i, std::string* out) {
-  absl::StrAppend(out, WordOf(kComparisons, static_cast<int64_t>(i.attributes().comparison)));
+  absl::StrAppend(out, WordOf(kComparisons, i.attributes().comparison));
   return true;
 }
 bool PrintComparisonType(const Instruction& i, std::string* out) {
-  absl::StrAppend(out, WordOf(kComparisonTypes, static_cast<int64_t>(i.attributes().comparison_type)));
+  absl::StrAppend(out, WordOf(kComparisonTypes, i.attributes().comparison_type));
   return i.attributes().comparison_type != ComparisonType::kDefault;
 }
 // Newer dumps have order=TOTAL, older ones type=TOTALORDER.

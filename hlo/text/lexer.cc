@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -65,7 +66,7 @@ void Lexer::SkipSpaceSlow() {
 
 bool Lexer::Accept(absl::string_view text) {
   SkipSpace();
-  if (static_cast<size_t>(end_ - at_) < text.size() || std::memcmp(at_, text.data(), text.size()) != 0) return false;
+  if (end_ - at_ < std::ssize(text) || std::memcmp(at_, text.data(), text.size()) != 0) return false;
   at_ += text.size();
   return true;
 }
@@ -116,7 +117,7 @@ bool Lexer::Integer(int64_t* value) {
 
 bool Lexer::Integer32(int64_t* value) {
   const char* const start = Here();
-  return Integer(value) && (*value == static_cast<int32_t>(*value) || FailAt(start, "an integer of 32 bits"));
+  return Integer(value) && (std::in_range<int32_t>(*value) || FailAt(start, "an integer of 32 bits"));
 }
 
 bool Lexer::Bool(bool* value) {
@@ -206,7 +207,7 @@ void Lexer::Place(const char* at, int* line, int* column) {
     }
   }
   *line = line_;
-  *column = static_cast<int>(at - line_start_) + 1;
+  *column = at - line_start_ + 1;
 }
 
 bool IsBracedValue(absl::string_view text) {

@@ -38,8 +38,8 @@ class Lexer {  // This class has more than 25 methods, one for each kind of toke
   }
   void Rewind(const char* to) { at_ = to; }
   const char* begin() const { return begin_; }
-  absl::string_view rest() const { return {at_, static_cast<size_t>(end_ - at_)}; }
-  absl::string_view Since(const char* from) const { return {from, static_cast<size_t>(at_ - from)}; }
+  absl::string_view rest() const { return absl::string_view(at_, end_ - at_); }
+  absl::string_view Since(const char* from) const { return absl::string_view(from, at_ - from); }
 
   bool Accept(char c) {
     if (Peek() != c || at_ == end_) return false;

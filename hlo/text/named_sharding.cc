@@ -120,7 +120,7 @@ bool ParseMeshAxes(Lexer& lexer, Mesh* mesh) {
     for (const auto& [other, _] : *mesh) {
       if (other == name) return lexer.Fail(at, absl::StrCat("found axis '", name, "' twice, expected it once"));
     }
-    constexpr int64_t kMaxDevices = int64_t{1} << 20;
+    constexpr int64_t kMaxDevices = 1 << 20;
     if (size < 1 || size > kMaxDevices / devices) {
       return lexer.Fail(at, absl::StrCat("found axis '", name, "' of size ", size,
                                          ", expected sizes of 1 or more, and at most 2^20 devices together"));

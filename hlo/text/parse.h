@@ -161,7 +161,7 @@ class Parser {  // This class has more than 25 methods, one for each part of the
   Scope* scope_ = nullptr;
   absl::flat_hash_set<const Computation*> wrappers_;  // Computations made for short spellings such as "slice-start".
   bool nested_ = false;  // True if a computation is nested in the attributes of an instruction.
-  int64_t elided_bytes_ = int64_t{1} << 28;  // The bytes that ParseLiteral may still use.
+  int64_t elided_bytes_ = 1 << 28;  // The bytes that ParseLiteral may still use.
   int64_t inferred_parts_ = 0;  // The sum of Shape::part_count over the shapes that the text omits.
 };
 

@@ -10,7 +10,7 @@
 namespace xlad::hlo {
 namespace {
 
-constexpr int64_t kMaxInferredParts = int64_t{1} << 20;
+constexpr int64_t kMaxInferredParts = 1 << 20;
 
 const AttributeRow* FindRow(Opcode opcode, absl::string_view name) {
   for (const AttributeRow* const row : AttributeRows(opcode)) {

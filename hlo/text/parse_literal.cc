@@ -3,11 +3,13 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/charconv.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/text/parse.h"
 #include "tensor/small_float.h"
+#include "tensor/sub_byte.h"
 
 namespace xlad::hlo {
 namespace {
@@ -32,11 +34,7 @@ bool ParseInt(Lexer& lexer, ElementType type, int64_t lowest, uint64_t highest, 
   }
   const auto [stop, error] = read;
   if (error != std::errc()) return fail();
-  if constexpr (std::is_signed_v<T>) {
-    if (wide < lowest || (wide > 0 && static_cast<uint64_t>(wide) > highest)) return fail();
-  } else if (wide > highest) {
-    return fail();
-  }
+  if (std::cmp_less(wide, lowest) || std::cmp_greater(wide, highest)) return fail();
   lexer.Rewind(stop);
   if (!EndsNumber(lexer)) return fail();
   *value = static_cast<T>(wide);
@@ -48,8 +46,8 @@ bool ParseIntElement(Lexer& lexer, ElementType type, std::byte* out) {
   const int bits = tensor::BitWidth(type);
   T value = 0;
   const bool is_signed = std::is_signed_v<T>;
-  const int64_t lowest = is_signed ? -1 - static_cast<int64_t>((uint64_t{1} << (bits - 1)) - 1) : 0;
-  const uint64_t highest = is_signed ? (uint64_t{1} << (bits - 1)) - 1 : ~uint64_t{0} >> (64 - bits);
+  const uint64_t highest = tensor::LowBits(-1, bits) >> (is_signed ? 1 : 0);
+  const int64_t lowest = is_signed ? ~highest : 0;
   if (!ParseInt<T>(lexer, type, lowest, highest, &value)) return false;
   std::memcpy(out, &value, sizeof(value));
   return true;
@@ -131,7 +129,7 @@ bool ParseSmallFloat(Lexer& lexer, ElementType type, std::byte* out) {
   const auto fail = [&] { return lexer.FailAt(at, absl::StrCat("a number of ", tensor::ToString(type))); };
   Special special;
   if (!ParseSpecial(lexer, &special)) return false;
-  const int bytes = static_cast<int>(tensor::ByteWidth(type));
+  const int bytes = tensor::ByteWidth(type);
   uint16_t bits = 0;
   if (special.nan) {
     const double nan = std::copysign(std::numeric_limits<double>::quiet_NaN(), special.negative ? -1.0 : 1.0);
@@ -139,9 +137,9 @@ bool ParseSmallFloat(Lexer& lexer, ElementType type, std::byte* out) {
     if (!std::isnan(tensor::DecodeSmallFloat(type, bits))) return fail();
     if (special.payload != 0) {
       const uint16_t infinity = tensor::EncodeSmallFloat(type, std::numeric_limits<double>::infinity());
-      const uint16_t mantissa = static_cast<uint16_t>(infinity & (~infinity + 1)) - 1;  // The bits below the exponent.
+      const uint16_t mantissa = (infinity & (~infinity + 1)) - 1;  // The bits below the exponent.
       if (!std::isinf(tensor::DecodeSmallFloat(type, infinity)) || special.payload > mantissa) return fail();
-      bits = static_cast<uint16_t>((bits & ~mantissa) | special.payload);
+      bits = (bits & ~mantissa) | special.payload;
     }
   } else {
     double value = std::numeric_limits<double>::infinity() * (special.negative ? -1 : 1);
@@ -264,7 +262,7 @@ bool ParseArray(Lexer& lexer, const tensor::Shape& shape, int64_t* elided_bytes,
     return ParserOf(shape.type)(lexer, shape.type, literal->array.bytes().data());
   }
   // Each value has at least a digit and a comma. Refuse sizes that the text cannot contain before allocating memory.
-  if (elements > static_cast<int64_t>(lexer.rest().size() / 2) + 1) {
+  if (elements > std::ssize(lexer.rest()) / 2 + 1) {
     return lexer.Fail(at, absl::StrCat("found too few values, expected the ", elements, " of ", shape.ToString()));
   }
   literal->array = tensor::Array(shape);

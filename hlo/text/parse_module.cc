@@ -139,7 +139,7 @@ absl::StatusOr<std::unique_ptr<Module>> ParseText(absl::string_view text) { retu
 
 absl::StatusOr<std::unique_ptr<Module>> Parser::Run() {
   module_ = std::make_unique<Module>("module");
-  constexpr size_t kLikelyInstructionBytes = 192, kMaxReserved = size_t{1} << 16;
+  constexpr size_t kLikelyInstructionBytes = 192, kMaxReserved = 1 << 16;
   module_->ReserveNames(std::min(lexer_.rest().size() / kLikelyInstructionBytes, kMaxReserved));
   if (!ParseText()) lexer_.FailExpected("HLO");
   if (lexer_.failed()) return lexer_.status();
@@ -302,19 +302,19 @@ bool Parser::ParseBody(const char* at, Scope* scope) {
 }
 
 bool Parser::CheckParameters(const char* at, const Computation& computation) {
-  size_t count = 0;
+  int64_t count = 0;
   for (const auto& instruction : computation.instructions()) {
     if (instruction->opcode() == Opcode::kParameter) ++count;
   }
   const std::vector<Instruction*>& parameters = computation.parameters();
-  const bool whole = parameters.size() == count &&
-                     std::find(parameters.begin(), parameters.end(), nullptr) == parameters.end();
+  const bool whole =
+      std::ssize(parameters) == count && std::find(parameters.begin(), parameters.end(), nullptr) == parameters.end();
   if (whole) return true;
   if (count == 1) {
     return lexer_.Fail(at, absl::StrCat("found 1 parameter in %", computation.name(), ", expected number 0"));
   }
   return lexer_.Fail(at, absl::StrCat("found ", count, " parameters in %", computation.name(),
-                                      ", expected numbers 0 to ", static_cast<int64_t>(count) - 1, ", each once"));
+                                      ", expected numbers 0 to ", count - 1, ", each once"));
 }
 
 bool Parser::ParseComputationReference(Computation** computation) {

@@ -36,7 +36,7 @@ bool ParseIotaSource(Lexer& lexer, Dims* reshape, Dims* transpose) {
 
 bool CheckDeviceCount(Lexer& lexer, const char* at, const Dims& dims, int64_t* count) {
   // The limit is above the number of devices of any system, and small enough that the devices can be listed.
-  constexpr int64_t kMaxDevices = int64_t{1} << 20;
+  constexpr int64_t kMaxDevices = 1 << 20;
   *count = 1;
   for (const int64_t size : dims) {
     if (size < 1) return lexer.Fail(at, absl::StrCat("found a dimension of size ", size, ", expected 1 or more"));
@@ -180,7 +180,7 @@ bool ParseTranspose(Lexer& lexer, size_t ndim, Dims* transpose) {
   // one.
   if (ndim <= 1) transpose->clear();
   if (ndim > 1 && transpose->empty()) {
-    for (size_t d = 0; d < ndim; ++d) transpose->push_back(static_cast<int64_t>(d));
+    for (size_t d = 0; d < ndim; ++d) transpose->push_back(d);
   }
   return true;
 }

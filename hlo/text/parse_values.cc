@@ -81,7 +81,7 @@ struct LabelPlaces {
 bool TakeLabels(absl::string_view labels, char batch, char feature, const LabelPlaces& places) {
   const auto& [batch_dim, feature_dim, spatial] = places;
   // A '?' is a dimension without a role, such as the vector dimension of cuDNN's layout NCHW_VECT_C.
-  const auto known = labels.size() - static_cast<size_t>(std::count(labels.begin(), labels.end(), '?'));
+  const size_t known = labels.size() - std::count(labels.begin(), labels.end(), '?');
   spatial->assign(known < 2 ? 0 : known - 2, -1);
   *batch_dim = *feature_dim = -1;
   for (size_t i = 0; i < labels.size(); ++i) {
@@ -92,7 +92,7 @@ bool TakeLabels(absl::string_view labels, char batch, char feature, const LabelP
       slot = batch_dim;
     } else if (label == feature) {
       slot = feature_dim;
-    } else if (label >= '0' && label <= '9' && static_cast<size_t>(label - '0') < spatial->size()) {
+    } else if (label >= '0' && label <= '9' && label - '0' < std::ssize(*spatial)) {
       slot = &(*spatial)[label - '0'];
     }
     if (slot == nullptr || *slot >= 0) return false;

@@ -54,9 +54,9 @@ void AppendSmallFloat(ElementType type, const std::byte* element, std::string* o
       const uint16_t positive = tensor::EncodeSmallFloat(type, std::numeric_limits<double>::quiet_NaN());
       return absl::StrAppend(out, bits == negative && negative != positive ? "-nan" : "nan");
     }
-    const uint16_t mantissa = static_cast<uint16_t>(infinity & (~infinity + 1)) - 1;
+    const uint16_t mantissa = (infinity & (~infinity + 1)) - 1;
     const uint16_t plain = tensor::EncodeSmallFloat(type, std::numeric_limits<double>::quiet_NaN()) & mantissa;
-    const uint16_t sign = static_cast<uint16_t>(1u << (tensor::BitWidth(type) - 1));
+    const uint16_t sign = 1 << (tensor::BitWidth(type) - 1);
     return AppendNan((bits & sign) != 0, bits & mantissa, plain, out);
   }
   if (value == 0 && std::signbit(value)) return absl::StrAppend(out, "-0.0");

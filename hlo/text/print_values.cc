@@ -41,10 +41,10 @@ std::string Labels(std::initializer_list<std::pair<int64_t, char>> named, const 
   std::string labels;
   const auto put = [&](int64_t dimension, char label) {
     if (dimension < 0 || dimension >= kMost) return;
-    if (dimension >= std::ssize(labels)) labels.resize(static_cast<size_t>(dimension) + 1, '?');
+    if (dimension >= std::ssize(labels)) labels.resize(dimension + 1, '?');
     labels[dimension] = label;
   };
-  for (size_t s = 0; s < spatial.size(); ++s) put(spatial[s], static_cast<char>('0' + s));
+  for (size_t s = 0; s < spatial.size(); ++s) put(spatial[s], '0' + s);
   for (const auto& [dimension, label] : named) put(dimension, label);
   return labels;
 }

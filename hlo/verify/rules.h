@@ -17,8 +17,8 @@ constexpr int64_t kMaxNdim = 64;
 constexpr int64_t kMaxTupleDepth = 64;
 constexpr int64_t kMaxBytes = int64_t{1} << 62;
 constexpr int64_t kMaxCallDepth = 200;
-constexpr int64_t kMaxExpandedInstructions = int64_t{1} << 28;  // The number of instructions after inlining every call.
-constexpr int64_t kMaxDevices = int64_t{1} << 24;
+constexpr int64_t kMaxExpandedInstructions = 1 << 28;  // The number of instructions after inlining every call.
+constexpr int64_t kMaxDevices = 1 << 24;
 
 // Puts the place "12:3: computation %main: " in front of an error. The place of a computation is that of its first
 // instruction.

@@ -34,7 +34,7 @@ std::string ReadNumber(const pb::Instruction& in) { return (in.*Get)() == 0 ? ""
 template <auto Set, const auto& Table>
 void WriteWord(absl::string_view value, pb::Instruction* out) {
   const std::optional<int64_t> number = IndexOf(Table, value);
-  if (number.has_value()) (out->*Set)(static_cast<int32_t>(*number));
+  if (number.has_value()) (out->*Set)(*number);
 }
 template <auto Get, const auto& Table>
 std::string ReadWord(const pb::Instruction& in) {
@@ -50,7 +50,7 @@ void WriteAccuracy(absl::string_view value, pb::Instruction* out) {
   pb::ResultAccuracy& accuracy = *out->mutable_result_accuracy();
   if (lexer.AcceptWord("mode") && lexer.Accept('=')) {
     const std::optional<int64_t> mode = IndexOf(kAccuracyModes, lexer.Word());
-    if (mode.has_value()) accuracy.set_mode(static_cast<int32_t>(*mode));
+    if (mode.has_value()) accuracy.set_mode(*mode);
     return;
   }
   if (!lexer.AcceptWord("tolerance") || !lexer.Accept('=') || !lexer.Accept('{')) return;
@@ -64,7 +64,7 @@ void WriteAccuracy(absl::string_view value, pb::Instruction* out) {
     if (field == "rtol") accuracy.mutable_tolerance()->set_rtol(number);
     // The field is an integer. The text in `other` keeps any other number.
     if (field == "ulps" && std::fabs(number) < 0x1p63) {
-      accuracy.mutable_tolerance()->set_ulps(static_cast<int64_t>(number));
+      accuracy.mutable_tolerance()->set_ulps(number);
     }
   }
 }

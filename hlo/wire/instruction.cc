@@ -11,7 +11,7 @@ using Field = WireReader::Field;
 bool AppendPacked(absl::string_view bytes, Dims* numbers) {
   WireReader reader(bytes);
   uint64_t number = 0;
-  while (reader.NextVarint(&number)) numbers->push_back(static_cast<int64_t>(number));
+  while (reader.NextVarint(&number)) numbers->push_back(number);
   return reader.ok();
 }
 
@@ -91,7 +91,7 @@ bool InstructionFields::Scan(absl::string_view bytes, bool* merged) {
     }
     Dims* const numbers = NumbersOf(this, field.number);
     if (numbers != nullptr && field.type == WireReader::kVarint) {
-      numbers->push_back(static_cast<int64_t>(field.value));
+      numbers->push_back(field.value);
     } else if (numbers != nullptr && field.type == WireReader::kBytes) {
       if (!AppendPacked(field.bytes, numbers)) return false;
     } else {

@@ -24,7 +24,7 @@ inline constexpr int64_t kUnboundedSize = std::numeric_limits<int64_t>::min();
 
 template <typename From, typename To>
 void CopyInts(const From& from, google::protobuf::RepeatedField<To>* to) {
-  to->Reserve(static_cast<int>(from.size()));
+  to->Reserve(from.size());
   for (const auto value : from) to->Add(static_cast<To>(value));
 }
 template <typename From>

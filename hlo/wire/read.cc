@@ -52,10 +52,10 @@ class InstructionMap {
   }
 
  private:
-  uint64_t Index(int64_t id) const { return static_cast<uint64_t>(id) - static_cast<uint64_t>(first_); }
+  uint64_t Index(uint64_t id) const { return id - first_; }
 
   bool begun_ = false;
-  int64_t first_ = 0;
+  uint64_t first_ = 0;
   std::vector<Instruction*> dense_;  // Indexed by id - first_.
   absl::flat_hash_map<int64_t, Instruction*> others_;
 };
@@ -92,8 +92,8 @@ class ModuleReader {
   }
 
  private:
-  static constexpr size_t kLikelyInstructionBytes = 128, kMaxReserved = size_t{1} << 16;
-  static constexpr size_t kMessageBytes = size_t{1} << 14;  // Sufficient for most instructions.
+  static constexpr size_t kLikelyInstructionBytes = 128, kMaxReserved = 1 << 16;
+  static constexpr size_t kMessageBytes = 1 << 14;  // Sufficient for most instructions.
 
   absl::Status ReadComputation(const pb::Computation& in, absl::Span<const absl::string_view> instruction_bytes) {
     Computation* const computation =
@@ -178,8 +178,7 @@ class ModuleReader {
   // Ids are unique in the computation or in the module. Both kinds may have the id of the computation in the upper
   // half.
   static Instruction* Find(const InstructionMap& instructions, int64_t computation_id, int64_t id) {
-    for (const int64_t candidate : {id, id & int64_t{0xFFFFFFFF},
-                                    static_cast<int64_t>(static_cast<uint64_t>(computation_id) << 32) | id}) {
+    for (const int64_t candidate : {id, id & 0xFFFFFFFF, computation_id << 32 | id}) {
       if (Instruction* const found = instructions.Find(candidate); found != nullptr) return found;
     }
     return nullptr;
@@ -346,7 +345,7 @@ class ModuleReader {
   absl::Span<const absl::string_view> computation_bytes_;
   std::unique_ptr<Module> module_;
   absl::flat_hash_map<int64_t, Computation*> computations_;
-  int64_t elided_bytes_ = int64_t{1} << 28;
+  int64_t elided_bytes_ = 1 << 28;
   std::vector<char> message_memory_ = std::vector<char>(kMessageBytes);
   // The fields of the current instruction.
   InstructionFields fields_;

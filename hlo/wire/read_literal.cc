@@ -62,9 +62,7 @@ absl::Status TakeArray(const pb::Literal& in, const tensor::Shape& shape, tensor
 void ToRowMajor(const Dims& minor_to_major, tensor::Array* array) {
   const Dims& dims = array->shape().dims;
   bool row_major = true;
-  for (size_t i = 0; i < minor_to_major.size(); ++i) {
-    row_major &= minor_to_major[i] == static_cast<int64_t>(dims.size() - 1 - i);
-  }
+  for (const int64_t i : tensor::Indices(dims)) row_major &= minor_to_major[i] == std::ssize(dims) - 1 - i;
   if (row_major || array->elements() == 0) return;
   Dims strides(dims.size(), 0);  // In elements, as in the layout.
   int64_t stride = 1;

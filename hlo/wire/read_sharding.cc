@@ -74,7 +74,7 @@ constexpr OpSharding::Kind kWireKinds[] = {
     OpSharding::Kind::kManual,     OpSharding::Kind::kUnknown, OpSharding::Kind::kUnreduced};
 
 absl::StatusOr<OpSharding::Kind> KindOf(int type) {
-  if (type >= 0 && type < static_cast<int>(std::size(kWireKinds))) return kWireKinds[type];
+  if (type >= 0 && type < std::ssize(kWireKinds)) return kWireKinds[type];
   return absl::InvalidArgumentError(absl::StrCat("found sharding type ", type, ", expected 0 to 6"));
 }
 
@@ -97,8 +97,8 @@ absl::Status FillSingle(const pb::OpSharding& in, OpSharding* sharding) {
   }
   if (in.is_shard_group()) {
     if (in.shard_group_type() < 0 || in.shard_group_type() > 1) {
-      return absl::InvalidArgumentError(absl::StrCat("found shard_group_type ", static_cast<int>(in.shard_group_type()),
-                                                     ", expected 0 (as) or 1 (like)"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("found shard_group_type ", in.shard_group_type(), ", expected 0 (as) or 1 (like)"));
     }
     sharding->group = in.shard_group_type() == 1 ? OpSharding::Group::kLike : OpSharding::Group::kAs;
     sharding->group_id = in.shard_group_id();

@@ -20,8 +20,9 @@ constexpr size_t kMaxStreamBytes = INT_MAX;  // Protobuf's limit for one stream.
 bool WireReader::Varint(uint64_t* value) {
   uint64_t sum = 0;
   for (int shift = 0; shift < 64 && at_ < end_; shift += 7) {
-    const auto byte = static_cast<uint8_t>(*at_++);
-    sum |= static_cast<uint64_t>(byte & 0x7F) << shift;
+    const uint8_t byte = *at_++;
+    const uint64_t bits = byte & 0x7F;
+    sum |= bits << shift;
     if (byte < 0x80) {
       *value = sum;
       return true;
@@ -31,15 +32,15 @@ bool WireReader::Varint(uint64_t* value) {
 }
 
 bool WireReader::Skip(size_t bytes) {
-  ok_ = bytes <= static_cast<size_t>(end_ - at_);
+  ok_ = bytes <= end_ - at_;
   if (ok_) at_ += bytes;
   return ok_;
 }
 
 // Groups are obsolete and rare, so protobuf skips them.
 bool WireReader::SkipGroup(const char* start) {
-  const size_t bytes = std::min(static_cast<size_t>(end_ - start), kMaxStreamBytes);
-  CodedInputStream stream(reinterpret_cast<const uint8_t*>(start), static_cast<int>(bytes));
+  const size_t bytes = std::min<size_t>(end_ - start, kMaxStreamBytes);
+  CodedInputStream stream(reinterpret_cast<const uint8_t*>(start), bytes);
   ok_ = WireFormatLite::SkipField(&stream, stream.ReadTag());
   at_ = start + stream.CurrentPosition();
   return ok_;
@@ -52,7 +53,7 @@ bool WireReader::Next(Field* field) {
   const char* const start = at_;
   uint64_t tag = 0, length = 0;
   if (!Varint(&tag)) return false;
-  field->number = static_cast<uint32_t>(tag >> 3);
+  field->number = tag >> 3;
   field->type = static_cast<Type>(tag & 7);
   ok_ = tag <= UINT32_MAX && field->number != 0;
   if (!ok_) return false;
@@ -86,9 +87,9 @@ bool SplitMessage(absl::string_view message, int number, std::vector<absl::strin
   WireReader reader(message);
   WireReader::Field field;
   while (reader.Next(&field)) {
-    if (field.Is(static_cast<uint32_t>(number), WireReader::kBytes)) {
+    if (field.Is(number, WireReader::kBytes)) {
       parts->push_back(field.bytes);
-    } else if (rest != nullptr && !field.Is(static_cast<uint32_t>(dropped), WireReader::kBytes)) {
+    } else if (rest != nullptr && !field.Is(dropped, WireReader::kBytes)) {
       rest->append(field.whole.data(), field.whole.size());
     }
   }
@@ -98,7 +99,7 @@ bool SplitMessage(absl::string_view message, int number, std::vector<absl::strin
 bool MergeMessage(absl::string_view bytes, google::protobuf::MessageLite* out) {
   constexpr int kMaxNesting = 500;
   if (bytes.size() > kMaxStreamBytes) return false;
-  CodedInputStream stream(reinterpret_cast<const uint8_t*>(bytes.data()), static_cast<int>(bytes.size()));
+  CodedInputStream stream(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   stream.SetRecursionLimit(kMaxNesting);
   return out->MergeFromCodedStream(&stream) && stream.ConsumedEntireMessage();
 }

@@ -72,17 +72,17 @@ void WriteStackFrames(const StackFrames& frames, pb::StackFrameIndex* out) {
   for (const std::string& name : frames.function_names) out->add_function_names(name);
   for (const StackFrames::Location& location : frames.locations) {
     pb::StackFrameIndex::Location* const to = out->add_file_locations();
-    to->set_file_name_id(static_cast<int>(location.file_name_id));
-    to->set_function_name_id(static_cast<int>(location.function_name_id));
-    to->set_line(static_cast<int>(location.line));
-    to->set_end_line(static_cast<int>(location.end_line));
-    to->set_column(static_cast<int>(location.column));
-    to->set_end_column(static_cast<int>(location.end_column));
+    to->set_file_name_id(location.file_name_id);
+    to->set_function_name_id(location.function_name_id);
+    to->set_line(location.line);
+    to->set_end_line(location.end_line);
+    to->set_column(location.column);
+    to->set_end_column(location.end_column);
   }
   for (const StackFrames::Frame& frame : frames.frames) {
     pb::StackFrameIndex::Frame* const to = out->add_stack_frames();
-    to->set_file_location_id(static_cast<int>(frame.file_location_id));
-    to->set_parent_frame_id(static_cast<int>(frame.parent_frame_id));
+    to->set_file_location_id(frame.file_location_id);
+    to->set_parent_frame_id(frame.parent_frame_id);
   }
 }
 

@@ -5,7 +5,7 @@
 namespace xlad::hlo {
 namespace {
 
-int NumberOf(Words words, absl::string_view word) { return static_cast<int>(IndexOf(words, word).value_or(0)); }
+int NumberOf(Words words, absl::string_view word) { return IndexOf(words, word).value_or(0); }
 
 void WriteDot(const DotDimensions& dot, pb::DotDimensionNumbers* out) {
   CopyInts(dot.lhs_batch, out->mutable_lhs_batch_dimensions());
@@ -119,8 +119,8 @@ void WriteLinearAlgebra(const Instruction& i, const Attributes& a, pb::Instructi
 
 void WriteNumbers(const Instruction& i, const Attributes& a, pb::Instruction* out) {
   if (i.opcode() == Opcode::kCompare) {
-    out->set_comparison_direction(std::string(WordOf(kComparisons, static_cast<int64_t>(a.comparison))));
-    out->set_comparison_type(std::string(WordOf(kComparisonTypes, static_cast<int64_t>(a.comparison_type))));
+    out->set_comparison_direction(std::string(WordOf(kComparisons, a.comparison)));
+    out->set_comparison_type(std::string(WordOf(kComparisonTypes, a.comparison_type)));
   }
   out->set_exponent_bits(a.exponent_bits);
   out->set_mantissa_bits(a.mantissa_bits);

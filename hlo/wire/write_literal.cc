@@ -30,8 +30,8 @@ void WriteArray(const tensor::Array& array, pb::Literal* out) {
     std::string* const bytes = (out->*field->mutate)();
     bytes->assign(reinterpret_cast<const char*>(array.bytes().data()), array.bytes().size());
     if (tensor::BitWidth(type) == 8 || tensor::BitWidth(type) == 16) return;
-    const auto mask = static_cast<char>((1 << tensor::BitWidth(type)) - 1);
-    for (char& byte : *bytes) byte = static_cast<char>(byte & mask);
+    const char mask = (1 << tensor::BitWidth(type)) - 1;
+    for (char& byte : *bytes) byte &= mask;
     return;
   }
   switch (type) {
@@ -49,8 +49,8 @@ void WriteArray(const tensor::Array& array, pb::Literal* out) {
 }
 
 bool IsRowMajor(const Dims& minor_to_major) {
-  for (size_t i = 0; i < minor_to_major.size(); ++i) {
-    if (minor_to_major[i] != static_cast<int64_t>(minor_to_major.size() - 1 - i)) return false;
+  for (const int64_t i : tensor::Indices(minor_to_major)) {
+    if (minor_to_major[i] != std::ssize(minor_to_major) - 1 - i) return false;
   }
   return true;
 }

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "hlo/wire/parts.h"
+#include "tensor/wire.h"
 
 namespace xlad::hlo {
 namespace {
@@ -66,7 +67,7 @@ void WriteSuffix(absl::string_view text, pb::Layout* out) {
 }
 
 void WriteArrayShape(const Shape& shape, pb::Shape* out) {
-  out->set_element_type(static_cast<int>(shape.type()));
+  tensor::TypeToWire(shape.type(), out);
   for (size_t d = 0; d < shape.dims().size(); ++d) {
     const Shape::Extent extent = shape.extents().empty() ? Shape::Extent::kFixed : shape.extents()[d];
     out->add_dimensions(extent == Shape::Extent::kUnbounded ? kUnboundedSize : shape.dims()[d]);
@@ -123,11 +124,11 @@ void WriteMetadata(const Metadata& m, pb::Metadata* out) {
   out->set_op_type(m.op_type);
   out->set_op_name(m.op_name);
   out->set_source_file(m.source_file);
-  out->set_source_line(static_cast<int>(m.source_line));
-  out->set_source_end_line(static_cast<int>(m.source_end_line));
-  out->set_source_column(static_cast<int>(m.source_column));
-  out->set_source_end_column(static_cast<int>(m.source_end_column));
-  out->set_stack_frame_id(static_cast<int>(m.stack_frame_id));
+  out->set_source_line(m.source_line);
+  out->set_source_end_line(m.source_end_line);
+  out->set_source_column(m.source_column);
+  out->set_source_end_column(m.source_end_column);
+  out->set_stack_frame_id(m.stack_frame_id);
   for (const auto& [name, value] : m.other) {
     pb::Metadata::Other* const other = out->add_other();
     other->set_name(name);

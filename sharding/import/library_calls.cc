@@ -17,7 +17,7 @@ using hlo::Shape;
 // triangular A.
 Instruction* Trsm(Instruction* call) {
   const auto flag = [&](absl::string_view name, char otherwise) {
-    return static_cast<char>(tensor::LapackOption(call->attributes().backend_config, name, otherwise));
+    return tensor::LapackOption(call->attributes().backend_config, name, otherwise);
   };
   hlo::Attributes attributes;
   attributes.left_side = flag("side", 'L') == 'L';

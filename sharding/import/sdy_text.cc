@@ -49,7 +49,7 @@ class Reader {
   absl::StatusOr<int64_t> Integer() {
     SkipSpace();
     const size_t begin = at_;
-    while (at_ < text_.size() && absl::ascii_isdigit(static_cast<unsigned char>(text_[at_]))) ++at_;
+    while (at_ < text_.size() && absl::ascii_isdigit(text_[at_])) ++at_;
     int64_t value = 0;
     if (!absl::SimpleAtoi(text_.substr(begin, at_ - begin), &value)) {
       at_ = begin;
@@ -61,8 +61,8 @@ class Reader {
     SkipSpace();
     if (Sees("\"") || Sees("\\\"")) return Quoted();
     const size_t begin = at_;
-    while (at_ < text_.size() && (absl::ascii_isalnum(static_cast<unsigned char>(text_[at_])) ||
-                                  absl::string_view("_.$-").find(text_[at_]) != absl::string_view::npos)) {
+    while (at_ < text_.size() &&
+           (absl::ascii_isalnum(text_[at_]) || absl::string_view("_.$-").find(text_[at_]) != absl::string_view::npos)) {
       ++at_;
     }
     if (at_ == begin) return Expected("a name");
@@ -81,7 +81,7 @@ class Reader {
 
  private:
   void SkipSpace() {
-    while (at_ < text_.size() && absl::ascii_isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
+    while (at_ < text_.size() && absl::ascii_isspace(text_[at_])) ++at_;
   }
 
   absl::string_view text_;
@@ -183,7 +183,7 @@ absl::StatusOr<SdyDimension> ReadDimension(Reader* in) {
     const size_t priority_at = in->Next();
     XLAD_ASSIGN_OR_RETURN(const int64_t priority, in->Integer());
     if (priority > 1000) return in->ExpectedAt(priority_at, "a priority of at most 1000");
-    dim.priority = static_cast<int>(priority);
+    dim.priority = priority;
   }
   return dim;
 }

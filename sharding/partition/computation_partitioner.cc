@@ -23,7 +23,7 @@ std::pair<size_t, size_t> OperandDimOf(const OpRule& rule, size_t f) {
   for (size_t leaf = 0; leaf < rule.operands.size(); ++leaf) {
     for (size_t d = 0; d < rule.operands[leaf].size(); ++d) {
       const DimensionFactors& factors = rule.operands[leaf][d];
-      if (std::find(factors.begin(), factors.end(), static_cast<int>(f)) != factors.end()) return {leaf, d};
+      if (std::find(factors.begin(), factors.end(), f) != factors.end()) return {leaf, d};
     }
   }
   return {0, 0};

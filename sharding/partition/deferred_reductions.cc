@@ -62,7 +62,7 @@ class DataFlowGraph {
 
   ArrayNode& array(int a) { return arrays_[a]; }
   const ArrayNode& array(int a) const { return arrays_[a]; }
-  int LeafCount(const hlo::Shape& shape) const { return static_cast<int>(CountArrayLeaves(shape)); }
+  int LeafCount(const hlo::Shape& shape) const { return CountArrayLeaves(shape); }
   // The number of the array that is the first leaf of an instruction.
   int First(const Instruction* instruction) const { return first_.at(instruction); }
   std::vector<int> RootLeaves(const hlo::Computation& computation) const {
@@ -90,7 +90,7 @@ class DataFlowGraph {
 };
 
 void DataFlowGraph::AddArraysOf(const Instruction& instruction, double runs) {
-  first_[&instruction] = static_cast<int>(arrays_.size());
+  first_[&instruction] = std::ssize(arrays_);
   const auto found = module_.shardings.find(&instruction);
   const auto leaves = ArrayLeaves(instruction.shape());
   for (size_t i = 0; i < leaves.size(); ++i) {

@@ -43,10 +43,10 @@ class Rounds {
       });
     };
     const auto found = std::find_if(rounds_.begin(), rounds_.end(), fits);
-    if (found != rounds_.end()) return static_cast<int>(found - rounds_.begin());
+    if (found != rounds_.end()) return found - rounds_.begin();
     const size_t shards = need_.starts.size();
     rounds_.push_back({{length, Dims(shards, -1), Dims(shards, 0)}, std::vector<bool>(shards, false)});
-    return static_cast<int>(rounds_.size()) - 1;
+    return std::ssize(rounds_) - 1;
   }
   int64_t length(int round) const { return rounds_[round].plan.length; }
   void Add(int round, int64_t source, int64_t target, int64_t offset) {

@@ -5,9 +5,9 @@
 namespace xlad::sharding {
 
 void FlowNetwork::AddEdge(int from, int to, int64_t cost) {
-  first_[from].push_back(static_cast<int>(edges_.size()));
+  first_[from].push_back(std::ssize(edges_));
   edges_.push_back({to, cost});
-  first_[to].push_back(static_cast<int>(edges_.size()));
+  first_[to].push_back(std::ssize(edges_));
   edges_.push_back({from, 0});
 }
 

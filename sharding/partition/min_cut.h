@@ -14,7 +14,7 @@ class FlowNetwork {
  public:
   static constexpr int64_t kUncuttable = std::numeric_limits<int64_t>::max() / 4;
 
-  explicit FlowNetwork(int nodes) : first_(static_cast<std::size_t>(nodes)) {}
+  explicit FlowNetwork(int nodes) : first_(nodes) {}
 
   // A directed edge and the cost of cutting it, at least 0. The costs of all edges that can be cut must sum to less
   // than kUncuttable.

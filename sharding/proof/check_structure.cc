@@ -216,7 +216,7 @@ void Numbering::EvaluateIntegers(const Instruction& instruction, const Values& v
 NumberedValue Numbering::VisitCollective(const Instruction& instruction, const Values& values) const {
   NumberedValue result = Fresh(instruction);
   for (size_t leaf = 0; leaf < result.leaves.size(); ++leaf) {
-    const size_t operand = std::min(leaf, static_cast<size_t>(instruction.operand_count()) - 1);
+    const size_t operand = std::min<size_t>(leaf, instruction.operand_count() - 1);
     const Numbers& from = values.at(instruction.operand(operand)).leaves[0];
     Numbers& to = result.leaves[leaf];
     if (instruction.opcode() == Opcode::kCollectivePermute) {

@@ -12,6 +12,7 @@
 #include "hlo/analysis/leaves.h"
 #include "hlo/eval/evaluate.h"
 #include "tensor/small_float.h"
+#include "tensor/sub_byte.h"
 
 namespace xlad::sharding {
 namespace {
@@ -112,8 +113,7 @@ std::string ElementText(const tensor::Array& array, size_t i, int digits) {
   const size_t width = tensor::ByteWidth(array.shape().type);
   std::memcpy(&bits, array.bytes().data() + i * width, std::min(width, sizeof(bits)));
   if (!tensor::IsSigned(array.shape().type)) return absl::StrCat(bits);
-  const int unused = 64 - 8 * static_cast<int>(std::min(width, sizeof(bits)));
-  return absl::StrCat(static_cast<int64_t>(bits << unused) >> unused);
+  return absl::StrCat(tensor::SignExtend(bits, 8 * std::min(width, sizeof(bits))));
 }
 
 namespace {
@@ -239,7 +239,7 @@ void Fill(tensor::Array* array, const std::function<T()>& next) {
 tensor::Array SampleArray(const tensor::Shape& shape, Random& random) {
   tensor::Array array(shape);
   const bool is_signed = tensor::IsSigned(shape.type);
-  const auto integer = [&] { return static_cast<int64_t>(random.Below(7)) - (is_signed ? 3 : 0); };
+  const auto integer = [&]() -> int64_t { return random.Below(7) - (is_signed ? 3 : 0); };
   const auto real = [&] { return (random.Unit() - 0.4) * 2; };
   switch (shape.type) {
     case ElementType::kF32:
@@ -249,18 +249,30 @@ tensor::Array SampleArray(const tensor::Shape& shape, Random& random) {
     case ElementType::kF64:
     case ElementType::kC128: Fill<double>(&array, real); return array;
     // The bit patterns of values between 0.5 and 1.25.
-    case ElementType::kBF16: Fill<uint16_t>(&array, [&] { return static_cast<uint16_t>(0x3f00 + random.Below(160)); });
+    case ElementType::kBF16:
+      Fill<uint16_t>(&array, [&] { return 0x3f00 + random.Below(160); });
       return array;
-    case ElementType::kF16: Fill<uint16_t>(&array, [&] { return static_cast<uint16_t>(0x3800 + random.Below(1280)); });
+    case ElementType::kF16:
+      Fill<uint16_t>(&array, [&] { return 0x3800 + random.Below(1280); });
       return array;
-    case ElementType::kPred: Fill<uint8_t>(&array, [&] { return static_cast<uint8_t>(random.Below(2)); }); return array;
+    case ElementType::kPred:
+      Fill<uint8_t>(&array, [&] { return random.Below(2); });
+      return array;
     default: break;
   }
   switch (tensor::ByteWidth(shape.type)) {
-    case 1: Fill<int8_t>(&array, [&] { return static_cast<int8_t>(random.Below(2)); }); break;
-    case 2: Fill<int16_t>(&array, [&] { return static_cast<int16_t>(integer()); }); break;
-    case 4: Fill<int32_t>(&array, [&] { return static_cast<int32_t>(integer()); }); break;
-    default: Fill<int64_t>(&array, [&] { return integer(); }); break;
+    case 1:
+      Fill<int8_t>(&array, [&] { return random.Below(2); });
+      break;
+    case 2:
+      Fill<int16_t>(&array, integer);
+      break;
+    case 4:
+      Fill<int32_t>(&array, integer);
+      break;
+    default:
+      Fill<int64_t>(&array, integer);
+      break;
   }
   return array;
 }
@@ -282,7 +294,7 @@ Literal SampleInput(const hlo::Shape& shape, uint64_t seed) {
 std::vector<Literal> SampleInputs(const hlo::Module& module, uint64_t seed) {
   std::vector<Literal> inputs;
   for (const hlo::Instruction* parameter : module.entry()->parameters()) {
-    inputs.push_back(SampleInput(parameter->shape(), seed + static_cast<uint64_t>(parameter->number())));
+    inputs.push_back(SampleInput(parameter->shape(), seed + parameter->number()));
   }
   return inputs;
 }

@@ -153,7 +153,7 @@ std::optional<Difference> Comparer::Compare(const Instruction& instruction, cons
   const TensorSharding& sharding = source_map_.arrays.at(&instruction).sharding;
   double allowed = 0;
   for (int64_t device = 0; device < program_.mesh.devices(); ++device) {
-    const size_t at = expected.size() == 1 ? 0 : static_cast<size_t>(device);
+    const size_t at = expected.size() == 1 ? 0 : device;
     const tensor::Array& whole = *expected[at];
     if (device == 0 || at > 0) {
       allowed = AllowedDifference(whole, *nudged[at], tolerance_);

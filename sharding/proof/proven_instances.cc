@@ -36,8 +36,8 @@ bool ProvenInstances::has_new() const {
 
 std::string ProvenInstances::ToText(size_t max_instances) const {
   const std::lock_guard lock(mutex_);
-  const size_t kept = std::min(max_instances, proven_.size());
-  return absl::StrJoin(proven_.end() - static_cast<std::ptrdiff_t>(kept), proven_.end(), "\n");
+  const size_t dropped = proven_.size() - std::min(max_instances, proven_.size());
+  return absl::StrJoin(proven_.begin() + dropped, proven_.end(), "\n");
 }
 
 }  // namespace xlad::sharding

@@ -244,7 +244,7 @@ absl::Status Propagate(ShardedModule* module, PropagationOrder order) {
     for (const auto& instruction : computation->instructions()) {
       ValueSharding& shardings = module->shardings[instruction.get()];
       const size_t leaves = CountArrayLeaves(instruction->shape());
-      CountWork(static_cast<int64_t>(leaves));
+      CountWork(leaves);
       for (size_t leaf = 0; leaf < leaves; ++leaf) {
         shardings.push_back(graph.values[graph.ValueOf(instruction.get(), leaf)].sharding);
       }

@@ -26,7 +26,7 @@ RuleBuilder::RuleBuilder(const hlo::Instruction& instruction) {
 
 int RuleBuilder::Add(int64_t size, FactorKind kind, bool blocked) {
   rule_.factors.push_back({size, kind, blocked, hlo::Opcode::kAdd});
-  return static_cast<int>(rule_.factors.size()) - 1;
+  return std::ssize(rule_.factors) - 1;
 }
 
 void RuleBuilder::Operand(int64_t leaf, int64_t dim, int factor) {
@@ -171,8 +171,7 @@ bool HasRule(hlo::Opcode opcode) {
 
 std::string FactorName(int factor) {
   constexpr int kLetters = 'z' - 'i' + 1;
-  return factor < kLetters ? std::string(1, static_cast<char>('i' + factor))
-                           : absl::StrCat("z_", factor - kLetters + 1);
+  return factor < kLetters ? std::string(1, 'i' + factor) : absl::StrCat("z_", factor - kLetters + 1);
 }
 
 std::string OpRule::ToString() const {

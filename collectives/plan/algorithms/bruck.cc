@@ -15,7 +15,7 @@ void CopyToOutput(int64_t scratch, int64_t size, const PartOf& part, ScheduleBui
   const int n = builder->ranks();
   for (int i = 0; i < n; ++i) {
     const int64_t begin = scratch + i * size;
-    builder->Copy(OutputRegion(part(Mod(int64_t{builder->position()} + i, n))), ScratchRegion({begin, begin + size}));
+    builder->Copy(OutputRegion(part(Mod(builder->position() + i, n))), ScratchRegion({begin, begin + size}));
   }
 }
 

@@ -15,12 +15,6 @@ std::vector<Interval> Parts(Interval all, int64_t n) {
   return parts;
 }
 
-int CeilLog2(int64_t n) {
-  int height = 0;
-  while ((int64_t{1} << height) < n) ++height;
-  return height;
-}
-
 Positions::Positions(const CollectivePlan& plan, const CollectiveSpec& spec) : ranks_(spec.ranks) {
   if (HasRoot(spec.kind)) root_ = spec.root;
   if (plan.order.empty()) return;
@@ -34,9 +28,7 @@ int Positions::RankAt(int64_t position) const {
   return order_.empty() ? Mod(position + root_, ranks_) : order_[position];
 }
 
-int Positions::PositionOf(int rank) const {
-  return order_.empty() ? Mod(int64_t{rank} - root_, ranks_) : positions_[rank];
-}
+int Positions::PositionOf(int rank) const { return order_.empty() ? Mod(rank - root_, ranks_) : positions_[rank]; }
 
 ScheduleBuilder::ScheduleBuilder(const CollectivePlan& plan, const CollectiveSpec& spec, int rank)
     : spec_(spec), positions_(plan, spec) {

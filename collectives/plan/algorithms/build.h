@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/powers_of_two.h"
 #include "base/rounding.h"
 #include "collectives/plan/algorithm.h"
 
@@ -28,13 +29,7 @@ inline Interval Part(Interval all, int64_t n, int64_t i) {
 std::vector<Interval> Parts(Interval all, int64_t n);
 
 // Returns i modulo n, in [0, n).
-inline int Mod(int64_t i, int n) { return static_cast<int>(((i % n) + n) % n); }
-
-// Returns the smallest h with 2^h >= n.
-int CeilLog2(int64_t n);
-// Returns the largest h with 2^h <= n.
-inline int FloorLog2(int64_t n) { return CeilLog2(n + 1) - 1; }
-inline bool IsPowerOfTwo(int n) { return (n & (n - 1)) == 0; }
+inline int Mod(int64_t i, int n) { return ((i % n) + n) % n; }
 
 inline Region InputRegion(Interval at) { return {ScheduleBuffer::kInput, at.begin, at.size()}; }
 inline Region OutputRegion(Interval at) { return {ScheduleBuffer::kOutput, at.begin, at.size()}; }
@@ -131,7 +126,7 @@ void BroadcastDown(int parent, const std::vector<int>& children, Interval at, bo
 // The part of the data that one message carries: a chunk of a channel's part.
 struct Unit {
   int channel = 0;
-  int chunk = 0;
+  int64_t chunk = 0;
   Interval at;
 };
 // Returns the units of `all`, ordered by chunk. `all` is split into the parts of the channels, and each of these into

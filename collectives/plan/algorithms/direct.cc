@@ -135,11 +135,11 @@ void RunOnAll(const CollectiveSpec& spec, Interval at, ScheduleBuilder* builder)
 }
 
 // Returns the parts that a rank sends in an AllToAll, by receiver, or the parts that it receives, by sender.
-std::vector<Interval> AllToAllParts(const CollectiveSpec& spec, int rank, bool sent) {
+std::vector<Interval> AllToAllParts(const CollectiveSpec& spec, int64_t rank, bool sent) {
   std::vector<Interval> parts(spec.ranks);
   int64_t begin = 0;
   for (int64_t peer = 0; peer < spec.ranks; ++peer) {
-    const int64_t index = sent ? int64_t{rank} * spec.ranks + peer : peer * spec.ranks + rank;
+    const int64_t index = sent ? rank * spec.ranks + peer : peer * spec.ranks + rank;
     const int64_t size = spec.sizes.empty() ? spec.input_elements() / spec.ranks : spec.sizes[index];
     parts[peer] = {begin, begin + size};
     begin += size;

@@ -6,7 +6,7 @@ namespace xlad::collectives {
 
 void AllReduceByHalves(const Fold& fold, const std::vector<HalfExchange>& exchanges, Interval all, int64_t round,
                        ScheduleBuilder* builder) {
-  const int self = builder->position(), levels = static_cast<int>(exchanges.size());
+  const int self = builder->position(), levels = std::ssize(exchanges);
   builder->At(round);
   if (fold.is_folded()) {
     builder->Send(self - 1, InputRegion(all));

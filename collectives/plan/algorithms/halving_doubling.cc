@@ -24,7 +24,7 @@ std::vector<HalfExchange> ExchangesOf(const Fold& fold) {
 void ReduceScatter(const CollectivePlan& plan, const CollectiveSpec& spec, const Unit& unit, const Interval& scratch,
                    ScheduleBuilder* builder) {
   const int self = builder->position(), levels = CeilLog2(spec.ranks);
-  int64_t round = 1 + int64_t{unit.chunk} * (levels + 1);
+  int64_t round = 1 + unit.chunk * (levels + 1);
   int mask = 0;
   const auto parts = [&](int peer) {
     std::vector<Interval> out;
@@ -64,7 +64,7 @@ Schedule Build(const CollectivePlan& plan, const CollectiveSpec& spec, int rank)
   for (const Unit& unit : Units(plan, {0, all_reduce ? spec.input_elements() : 0})) {
     builder.set_channel(unit.channel);
     if (all_reduce) {
-      AllReduceByHalves(fold, exchanges, unit.at, 1 + int64_t{unit.chunk} * (2 * fold.levels() + 3), &builder);
+      AllReduceByHalves(fold, exchanges, unit.at, 1 + unit.chunk * (2 * fold.levels() + 3), &builder);
     } else {
       ReduceScatter(plan, spec, unit, scratch, &builder);
     }

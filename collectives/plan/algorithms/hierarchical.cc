@@ -13,7 +13,7 @@ namespace {
 struct Level {
   std::vector<int> members;
   int self = 0;
-  int size() const { return static_cast<int>(members.size()); }
+  int size() const { return std::ssize(members); }
   int At(int place) const { return members[Mod(place, size())]; }
 };
 

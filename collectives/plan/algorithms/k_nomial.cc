@@ -20,11 +20,11 @@ Node NodeOf(int n, int position, int64_t radix) {
   int64_t power = 1;
   while (power < n && position / power % radix == 0) {
     for (int64_t i = 1; i < radix && position + i * power < n; ++i) {
-      node.children.push_back(static_cast<int>(position + i * power));
+      node.children.push_back(position + i * power);
     }
     power *= radix;
   }
-  if (position > 0) node.parent = static_cast<int>(position - position / power % radix * power);
+  if (position > 0) node.parent = position - position / power % radix * power;
   node.span = std::min<int64_t>(power, n - position);
   return node;
 }

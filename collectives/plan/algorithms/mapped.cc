@@ -242,7 +242,7 @@ class Builder {
   // buffer without parts counts as one part.
   Range InPart(int rank, int part, Range at) const {
     if (!InputHasParts(spec_.kind)) return Within({0, spec_.input_elements(rank)}, at);
-    return Within(PartOf(int64_t{rank} * n_, 1, part), at);
+    return Within(PartOf(rank * n_, 1, part), at);
   }
   Range OutPart(int rank, int part, Range at) const {
     if (!OutputHasParts(spec_.kind)) return Within({0, spec_.output_elements(rank)}, at);
@@ -327,7 +327,7 @@ class Builder {
   }
 
   const CollectiveSpec& spec_;
-  const int n_;
+  const int64_t n_;
   const int me_;
   int64_t align_ = 1;
   int64_t part_ = 0;

@@ -48,7 +48,7 @@ class PatUnit {
       : plan_(plan), unit_(unit), builder_(*builder), tree_(MakeTree(builder->ranks())) {
     size_ = PartAt(0).size();
     scratch_ = builder->Scratch(builder->ranks() * size_).begin;
-    round_ = 1 + int64_t{unit.chunk} * (std::ssize(tree_.rounds) + 2);
+    round_ = 1 + unit.chunk * (std::ssize(tree_.rounds) + 2);
   }
 
   void AllGather() {
@@ -77,15 +77,15 @@ class PatUnit {
 
  private:
   Interval PartAt(int offset) const {
-    return UnitOf(plan_, unit_, builder_.PartAt(Mod(int64_t{builder_.position()} - offset, builder_.ranks())));
+    return UnitOf(plan_, unit_, builder_.PartAt(Mod(builder_.position() - offset, builder_.ranks())));
   }
   Region Items(Interval items) const {
     return ScratchRegion({scratch_ + items.begin * size_, scratch_ + items.end * size_});
   }
 
   void Exchange(const Round& round, bool reduces) {
-    const int ahead = Mod(int64_t{builder_.position()} + round.distance, builder_.ranks());
-    const int behind = Mod(int64_t{builder_.position()} - round.distance, builder_.ranks());
+    const int ahead = Mod(builder_.position() + round.distance, builder_.ranks());
+    const int behind = Mod(builder_.position() - round.distance, builder_.ranks());
     int64_t appended = round.appended_at;
     for (int i = 0; i < std::ssize(round.items); ++i) {
       builder_.At(round_, i);

@@ -93,7 +93,7 @@ Schedule Build(const CollectivePlan& plan, const CollectiveSpec& spec, int rank)
   const Fold fold(n, self);
   for (const Unit& unit : Units(plan, {0, spec.kind == Kind::kAllReduce ? spec.input_elements() : 0})) {
     builder.set_channel(unit.channel);
-    const int64_t round = 1 + int64_t{unit.chunk} * (fold.levels() + 3);
+    const int64_t round = 1 + unit.chunk * (fold.levels() + 3);
     if (spec.kind == Kind::kAllReduce) {
       AllReduce(fold, unit.at, round, &builder);
     } else {

@@ -18,7 +18,7 @@ struct Ring {
   int next() const { return Mod(self + direction, n); }
   int previous() const { return Mod(self - direction, n); }
   // Returns the position `steps` before this one in the direction of the ring.
-  int Before(int steps) const { return Mod(self - int64_t{direction} * steps, n); }
+  int Before(int steps) const { return Mod(self - direction * steps, n); }
 };
 
 // `part(p)` is the share of position p. Each position has its own share at the start, and all shares at the end.
@@ -63,7 +63,7 @@ void ReduceScatter(const Ring& ring, int round, const PartOf& part, const Interv
 
 // Sends chunks along a chain from the root, pipelined.
 void Broadcast(const Ring& ring, int round, Interval at, ScheduleBuilder* builder) {
-  const int place = Mod(int64_t{ring.direction} * ring.self, ring.n);
+  const int place = Mod(ring.direction * ring.self, ring.n);
   builder->At(round + place);
   if (place == 0) builder->Copy(OutputRegion(at), InputRegion(at));
   if (place > 0) builder->Recv(ring.previous(), OutputRegion(at));
@@ -74,7 +74,7 @@ void Broadcast(const Ring& ring, int round, Interval at, ScheduleBuilder* builde
 // Reduces chunks along a chain to the root, pipelined.
 void Reduce(const Ring& ring, int round, Interval at, ScheduleBuilder* builder) {
   // The root is the last rank of the chain.
-  const int place = Mod(int64_t{ring.direction} * (ring.self - ring.direction), ring.n);
+  const int place = Mod(ring.direction * (ring.self - ring.direction), ring.n);
   const Region partial = ring.self == 0 ? OutputRegion(at) : ScratchRegion(at);
   builder->At(round + place);
   if (place > 0) builder->RecvReduce(ring.previous(), partial, InputRegion(at));

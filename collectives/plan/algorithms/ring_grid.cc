@@ -28,7 +28,7 @@ class Lane {
        ScheduleBuilder* builder)
       : plan_(plan), spec_(spec), grid_(grid), unit_(unit), builder_(*builder) {
     self_ = CoordinatesOf(grid, builder->position());
-    const int dimensions = static_cast<int>(grid.size());
+    const int dimensions = std::ssize(grid);
     for (int i = 0; i < dimensions; ++i) {
       const int dimension = (unit.channel / 2 + i) % dimensions;
       if (grid[dimension] > 1) order_.push_back(dimension);
@@ -50,7 +50,7 @@ class Lane {
   int Peer(size_t phase, int distance) const {
     std::vector<int> at = self_;
     const int d = order_[phase];
-    at[d] = Mod(at[d] + int64_t{direction_} * distance, grid_[d]);
+    at[d] = Mod(at[d] + direction_ * distance, grid_[d]);
     return PositionIn(grid_, at);
   }
 
@@ -74,7 +74,7 @@ class Lane {
   // Returns the Set of the rank that is `steps` before this rank in the direction of the ring.
   std::vector<Interval> SetBefore(size_t phase, int steps) const {
     const int d = order_[phase];
-    return Set(phase, Mod(self_[d] - int64_t{direction_} * steps, grid_[d]));
+    return Set(phase, Mod(self_[d] - direction_ * steps, grid_[d]));
   }
 
   Region Partial(Interval at) const {

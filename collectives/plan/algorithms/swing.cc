@@ -55,14 +55,14 @@ Schedule Build(const CollectivePlan& plan, const CollectiveSpec& spec, int rank)
       ExchangesOf(PeersOf(plan.grid.empty() ? std::vector<int>{fold.members()} : plan.grid), fold.member());
   for (const Unit& unit : Units(plan, {0, spec.input_elements()})) {
     builder.set_channel(unit.channel);
-    AllReduceByHalves(fold, exchanges, unit.at, 1 + int64_t{unit.chunk} * (2 * fold.levels() + 3), &builder);
+    AllReduceByHalves(fold, exchanges, unit.at, 1 + unit.chunk * (2 * fold.levels() + 3), &builder);
   }
   return builder.Finish(/*in_place=*/true);
 }
 
 std::string Refuses(const CollectivePlan& plan, const CollectiveSpec& spec) {
   if (spec.ranks < 2) return "2 or more ranks";
-  const std::string grid = RefuseGrid(plan, spec.ranks, static_cast<int>(plan.grid.size()));
+  const std::string grid = RefuseGrid(plan, spec.ranks, std::ssize(plan.grid));
   if (!grid.empty()) return grid;
   for (const int size : plan.grid) {
     if (!IsPowerOfTwo(size)) return "a grid whose sizes are powers of two";

@@ -18,9 +18,7 @@ using hlo::Instruction;
 using hlo::Opcode;
 using tensor::ElementType;
 
-bool Has(const DimensionFactors& factors, size_t f) {
-  return Contains(factors, static_cast<int>(f));
-}
+bool Has(const DimensionFactors& factors, size_t f) { return Contains(factors, f); }
 
 // The operand dimension that has factor f, or -1.
 int64_t OperandDim(const OpRule& rule, size_t f) {
@@ -167,7 +165,7 @@ absl::Status EmitGather(LocalBuilder& local, LocalOp& op) {
 std::vector<bool> SplitScatter(const Instruction& instruction, const OpRule& rule) {
   std::vector<bool> result = SplitThroughAndReduced(instruction, rule);
   const hlo::ScatterDimensions& dims = *instruction.attributes().scatter;
-  const size_t first_update = static_cast<size_t>(instruction.operand_count()) / 2 + 1;
+  const size_t first_update = instruction.operand_count() / 2 + 1;
   for (size_t f = 0; f < rule.factors.size(); ++f) {
     const Factor& factor = rule.factors[f];
     if (factor.kind == FactorKind::kReduction) {

@@ -61,7 +61,8 @@ absl::Status EmitReshape(LocalBuilder& local, LocalOp& op) {
   for (const RaggedDim& ragged : op.ragged) {
     const int64_t in = x.global.dims[ragged.operand], out = op.results[0].global.dims[ragged.result];
     const int64_t shard = x.local->shape().dims()[ragged.operand];
-    if (in >= out) fetch(static_cast<int64_t>(ragged.operand), in, shard, dims[ragged.result] * (in / out));
+    if (in >= out)
+      fetch(ragged.operand, in, shard, dims[ragged.result] * (in / out));
     else dims[ragged.result] = shard * (out / in);
   }
   local.builder().set_template(op.source);
@@ -71,7 +72,7 @@ absl::Status EmitReshape(LocalBuilder& local, LocalOp& op) {
   for (const RaggedDim& ragged : op.ragged) {
     const int64_t out = x.global.dims[ragged.result];
     const int64_t shard = dims[ragged.result], length = wanted.dims()[ragged.result];
-    if (shard != length) fetch(static_cast<int64_t>(ragged.result), out, shard, length);
+    if (shard != length) fetch(ragged.result, out, shard, length);
   }
   op.results[0].local = x.local;
   return absl::OkStatus();
