@@ -62,7 +62,7 @@ bool Moves(const Instruction& op, size_t d) {
     case hlo::Opcode::kPad: return op.attributes().padding[d] != hlo::PaddingDimension{};
     case hlo::Opcode::kReverse:
     case hlo::Opcode::kConcatenate:
-      return std::count(op.dimensions().begin(), op.dimensions().end(), static_cast<int64_t>(d)) > 0;
+      return Contains(op.dimensions(), d);
     default: return false;
   }
 }
@@ -128,13 +128,19 @@ Halos SliceHalos(const Instruction& instruction, const OpRule& rule, const Assig
   return HalosOf(MovedDims(instruction, rule, assignment, SliceNeed));
 }
 
-// Split dimensions that the slice cuts are fetched by halo exchanges. Dimensions that are not split keep their bounds.
-absl::Status EmitSlice(LocalBuilder& local, LocalOp& op) {
+// Returns the operand with the elements that each shard of the result needs in the dimensions that the op moves.
+LocalArray FetchMoved(LocalBuilder& local, const LocalOp& op, WindowNeed (*need)(const Instruction&, size_t, int64_t)) {
   LocalArray x = op.operands[0];
-  std::vector<hlo::SliceDimension> slice = op.source->attributes().slice;
-  for (const MovedDim& moved : MovedDims(*op.source, *op.rule, *op.assignment, SliceNeed)) {
+  for (const MovedDim& moved : MovedDims(*op.source, *op.rule, *op.assignment, need)) {
     x.local = FetchHalo(local, {x, moved.dim, nullptr, CauseOf(op, moved)}, moved.need.need);
   }
+  return x;
+}
+
+// Split dimensions that the slice cuts are fetched by halo exchanges. Dimensions that are not split keep their bounds.
+absl::Status EmitSlice(LocalBuilder& local, LocalOp& op) {
+  LocalArray x = FetchMoved(local, op, SliceNeed);
+  std::vector<hlo::SliceDimension> slice = op.source->attributes().slice;
   bool rest = false;
   for (size_t d = 0; d < slice.size(); ++d) {
     const int64_t size = x.local->shape().dims()[d];
@@ -155,10 +161,7 @@ Halos ReverseHalos(const Instruction& instruction, const OpRule& rule, const Ass
 }
 
 absl::Status EmitReverse(LocalBuilder& local, LocalOp& op) {
-  LocalArray x = op.operands[0];
-  for (const MovedDim& moved : MovedDims(*op.source, *op.rule, *op.assignment, ReverseNeed)) {
-    x.local = FetchHalo(local, {x, moved.dim, nullptr, CauseOf(op, moved)}, moved.need.need);
-  }
+  const LocalArray x = FetchMoved(local, op, ReverseNeed);
   SetResults(local, op, local.CloneLocal(*op.source, LocalResultShape(op), {x.local}));
   return absl::OkStatus();
 }
@@ -175,13 +178,13 @@ struct ConcatenatedPart {
 
 std::vector<ConcatenatedPart> PartsOf(const Instruction& op, const OpRule& rule, const Assignment& assignment) {
   std::vector<ConcatenatedPart> parts;
-  const size_t along = op.dimensions()[0];
+  const int64_t along = op.dimensions()[0];
   const int64_t shards = ShardCount(AxesOf(assignment, rule.results[0][along]));
   if (shards == 1) return parts;
   int64_t begin = 0;
   for (size_t i = 0; i < op.operand_count(); ++i) {
     const Instruction& operand = *op.operand(i);
-    const bool sliced = IsSliceAlong(operand, static_cast<int64_t>(along));
+    const bool sliced = IsSliceAlong(operand, along);
     const int64_t size = DimOf(sliced ? *operand.operand(0) : operand, along);
     const int64_t first = sliced ? operand.attributes().slice[along].start : 0;
     Dims starts = ShardStarts(DimOf(op, along), shards);
@@ -189,7 +192,7 @@ std::vector<ConcatenatedPart> PartsOf(const Instruction& op, const OpRule& rule,
     WindowNeed need = NeedOf(size, ShardSize(size, shards), starts, ShardSize(DimOf(op, along), shards), 1);
     need.need.first = first;
     need.need.limit = first + DimOf(operand, along);
-    parts.push_back({{i, static_cast<int64_t>(along), shards, std::move(need)}, begin, sliced});
+    parts.push_back({{i, along, shards, std::move(need)}, begin, sliced});
     begin += DimOf(operand, along);
   }
   return parts;
@@ -221,7 +224,7 @@ absl::Status EmitConcatenate(LocalBuilder& local, LocalOp& op) {
       result = x;
       continue;
     }
-    const int64_t size = DimOf(*op.source, static_cast<size_t>(part.moved.dim)), shards = part.moved.shards;
+    const int64_t size = DimOf(*op.source, part.moved.dim), shards = part.moved.shards;
     Instruction* from_here = IsIndexInRange(local, fetch.split(), ShardStarts(size, shards), x->shape().dims(),
                                       {part.begin, ShardSize(size, shards) * shards});
     result = builder.Select(from_here, x, result);
