@@ -97,7 +97,7 @@ std::string TestName(const testing::TestParamInfo<std::string>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Passes, Golden, testing::ValuesIn(Files()), TestName);
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Golden);  // The list of tests may be read in any folder.
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Golden);  // Tests may be listed in any folder.
 
 TEST(GoldenFiles, AreFound) { EXPECT_FALSE(Files().empty()) << "run the test in the root of the source tree"; }
 

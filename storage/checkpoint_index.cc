@@ -167,7 +167,7 @@ absl::StatusOr<v1::CheckpointIndex> ParseIndex(absl::string_view given) {
   options.ignore_unknown_fields = true;
   const auto parsed = google::protobuf::util::JsonStringToMessage(text, &index, options);
   if (!parsed.ok()) {
-    // The error has a part of the text, which may begin and end within characters.
+    // The error quotes a part of the text, which may begin or end in the middle of a character.
     return absl::InvalidArgumentError(absl::StrCat("not the index of a checkpoint: ", ToUtf8(parsed.ToString())));
   }
   if (index.format_version() != kCheckpointFormatVersion) {

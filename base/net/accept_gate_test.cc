@@ -103,7 +103,7 @@ TEST_F(AcceptGateTest, TheOldestUnknownConnectionIsClosedAndKnownOnesStayOpen) {
 }
 
 TEST_F(AcceptGateTest, AGateThatHasStoppedKeepsOnlyTheConnectionsThatItHasHandedOver) {
-  Start(kPatient, "127.98.41.7:0");  // No other process takes a port of this address when the gate has freed it.
+  Start(kPatient, "127.98.41.7:0");  // No other process uses the ports of this address.
   const std::string address = gate_->Address();
   const auto silent = Dial();
   const auto active = Dial();

@@ -22,7 +22,7 @@ std::atomic<int> lookups = 0;
 
 }  // namespace
 
-// Fails with `failure` as often as `failures_left` says, and then resolves to loopback.
+// Fails `failures_left` times with the error `failure`, and then resolves to loopback.
 extern "C" int getaddrinfo(const char* node, const char* service, const addrinfo* hints, addrinfo** result) {
   static const auto real = reinterpret_cast<decltype(&getaddrinfo)>(dlsym(RTLD_NEXT, "getaddrinfo"));
   if (node == nullptr || !absl::EndsWith(node, ".test")) return real(node, service, hints, result);

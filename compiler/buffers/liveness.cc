@@ -22,7 +22,7 @@ Intervals JoinIntervals(const Intervals& sorted) {
   return joined;
 }
 
-// --- Live sets, computed backwards.
+// --- Live sets, computed backward.
 
 // Changes `live` from the set after `ops` to the set before them.
 void LiveBefore(const std::vector<LinearOp>& ops, ValueSet* live);
@@ -81,7 +81,7 @@ int64_t CountOps(const std::vector<LinearOp>& ops) {
   return count;
 }
 
-// --- Intervals, computed backwards from the last number.
+// --- Intervals, computed backward from the last number.
 
 class IntervalBuilder {
  public:

@@ -147,7 +147,7 @@ void AppendDense(const tensor::Array& array, std::string* out) {
 // longer than 256 characters.
 void AppendEmpty(absl::Span<const int64_t> dims, std::string* out) {
   constexpr size_t kMaxText = 256;
-  // Builds the text from the innermost level outwards. Each level repeats the one inside it.
+  // Builds the text from the innermost level outward. Each level repeats the one inside it.
   std::string text = "{}";
   const size_t empty = std::find(dims.begin(), dims.end(), 0) - dims.begin();
   for (size_t d = empty; d-- > 0 && text.size() <= kMaxText;) {

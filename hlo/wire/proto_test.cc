@@ -239,7 +239,7 @@ TEST(Proto, ErrorsNameComputationAndInstruction) {
       {"parameters", [](hlo_proto::Module& m) { At(m, 0, 1).set_parameter_number(5); },
        "computation %f: found 2 parameters, expected numbers 0 to 1, each once"},
       {"type", [](hlo_proto::Module& m) { At(m, 0, 0).mutable_shape()->set_element_type(99); },
-       "computation %f: instruction %x: found element type number 99, expected one of hlo.proto's"},
+       "computation %f: instruction %x: found element type number 99, expected a type of hlo.proto"},
       {"layout", [](hlo_proto::Module& m) { At(m, 0, 0).mutable_shape()->mutable_layout()->add_minor_to_major(3); },
        "computation %f: instruction %x: found a layout of f32[] that does not list each of its dimensions once, "
        "expected a permutation"},

@@ -32,8 +32,8 @@ absl::Status ReadLayout(const pb::Shape& in, Shape* shape) {
 absl::Status ReadArrayShape(const pb::Shape& in, Shape* shape) {
   const auto type = static_cast<ElementType>(in.element_type());
   if (tensor::BitWidth(type) == 0) {
-    return absl::InvalidArgumentError(absl::StrCat("found element type number ", in.element_type(),
-                                                   ", expected one of hlo.proto's"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("found element type number ", in.element_type(), ", expected a type of hlo.proto"));
   }
   Dims dims = ToDims(in.dimensions());
   std::vector<Shape::Extent> extents;

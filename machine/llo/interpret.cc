@@ -69,7 +69,7 @@ class PackedRows {
   const int packing_, first_;
 };
 
-// Whether a run of the items runs a bundle.
+// Whether at least one bundle runs when the items run.
 bool RunsBundles(const std::vector<LloItem>& items) {
   return std::any_of(items.begin(), items.end(), [](const LloItem& item) {
     const auto* loop = std::get_if<LloLoop>(&item);
@@ -306,7 +306,7 @@ class Core {
     if (copy.rows == 0) return absl::OkStatus();
     if (copies.empty()) {
       return absl::InvalidArgumentError(absl::StrCat("dma.wait: found no copy of semaphore ", i.semaphore,
-                                                     ", expected one to wait for: a deadlock"));
+                                                     ", expected a started copy; the kernel would wait forever"));
     }
     const Copy first = copies.front();
     copies.pop_front();

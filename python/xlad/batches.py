@@ -109,7 +109,7 @@ def _shuffled(batches: Batches, seed: int, step: int) -> Iterator[bytes]:
 
 
 def is_iterable(data: Any) -> bool:
-    """Whether `data` is a list or iterator of batches, or an object that can be iterated over for them."""
+    """Whether `data` is a list or iterator of batches, or an object whose iterators yield batches."""
     if data is None:
         return False
     return isinstance(data, list) or hasattr(data, "__next__") or (hasattr(data, "__iter__") and not _is_tree(data))

@@ -207,7 +207,7 @@ absl::Status CheckProtection(const DaemonOptions& options) {
 
 absl::StatusOr<std::unique_ptr<CoordinatorDaemon>> CoordinatorDaemon::Start(const DaemonOptions& options) {
   XLAD_RETURN_IF_ERROR(CheckProtection(options));
-  // The engine fails if another coordinator uses the data folder, whose certificate must then stay.
+  // The engine fails if another coordinator uses the data folder. The certificate there must then not be replaced.
   XLAD_ASSIGN_OR_RETURN(auto engine, Engine::Start({.data_folder = options.data_folder,
                                                     .program_path = options.program_path,
                                                     .keep_idle_build = options.keep_idle_build,

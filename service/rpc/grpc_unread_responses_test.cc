@@ -19,7 +19,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr int kCalls = 20, kKept = 16;
-constexpr int kTries = 6000;                             // 10 ms apart, so for at least a minute.
+constexpr int kTries = 6000;                             // A try every 10 ms: at least a minute.
 constexpr size_t kBlobBytes = (size_t{1} << 20) - 1024;  // kKept responses of this size have 16 MiB or less.
 
 // A call whose response is not taken before Read.
@@ -59,7 +59,7 @@ class UnreadResponses : public GrpcAccessTest {
   std::unique_ptr<UnreadCall> Begin() {
     auto call = std::make_unique<UnreadCall>();
     PrepareCall(&call->context, tokens_.at("submitter"), 600'000);
-    call->context.set_initial_metadata_corked(true);  // Then StartCall has no tag.
+    call->context.set_initial_metadata_corked(true);  // StartCall must then have no tag.
     call->stream = slow_->PrepareCall(&call->context, PathOf("GetBlob"), &queue_);
     call->stream->StartCall(nullptr);
     const grpc::Slice slice(request_);

@@ -56,7 +56,7 @@ TEST(ParsedSize, CountsPackedNumbersOfFixedLengthByTheirBytes) {
   EXPECT_TRUE(IsLarge<ShardWritten>(written.SerializeAsString()));
 }
 
-// The coordinator accepts as much for a message of a worker.
+// The coordinator accepts messages of workers that take up to 20 times their largest size (grpc_streams.cc).
 TEST(ParsedSize, AWrittenShardTakesAtMost20TimesItsBytes) {
   for (const int ndim : {0, 1, 2, 4}) {
     ShardWritten written;
@@ -81,8 +81,8 @@ TEST(ParsedSize, CountsContentsOnce) {
   EXPECT_TRUE(IsLarge<CallProgramRequest>(request.SerializeAsString()));
 }
 
-// A parser keeps unknown fields, values of another wire type than the field's, and groups.
-TEST(ParsedSize, CountsWhatNoFieldTakes) {
+// A parser keeps unknown fields, groups, and values whose wire type is not that of their field.
+TEST(ParsedSize, CountsUnknownFields) {
   const std::string unknown = "\xf8\x3e\x01", start_group = "\xf3\x3e", end_group = "\xf4\x3e";
   const std::string number_as_name = "\x10\x01";  // Field 2 of OpenSessionRequest, a string.
   for (const std::string& part : {unknown, start_group + end_group, number_as_name}) {

@@ -62,7 +62,7 @@ struct StoreIndex {
 struct DropCheckpoint {
   std::string uri;
 };
-// Removes those of these checkpoints that are still in the blob store. The log says that they were dropped, but the
+// Removes the listed checkpoints that are still in the blob store. The log says that they were dropped, but the
 // process that dropped them may have ended before it removed them.
 struct DropCheckpointsAgain {
   std::set<std::string> uris;

@@ -21,7 +21,7 @@ struct CoordinatorOptions {
   // Workers of running jobs must register within this time after a restart of the coordinator.
   int64_t adopt_window_ms = 20'000;
   int64_t start_timeout_ms = 120'000;  // The limit on the time from placement until all workers are ready.
-  int64_t session_grace_ms = 10'000;   // A session that no client holds for this long ends.
+  int64_t session_grace_ms = 10'000;   // A session ends if no client holds it for this long.
   // The number of steps that workers may run without a message from the coordinator.
   int64_t lease_steps = 1'000'000;
   // A job that no combination of the registered workers can run fails after this time. A job that only devices of other
@@ -33,7 +33,7 @@ struct CoordinatorOptions {
   // The pause after the second failure in a row. It doubles with each further failure, up to max_retry_pause_ms.
   int64_t retry_pause_ms = 1000;
   int64_t max_retry_pause_ms = 60'000;
-  // How long the place of a job's checkpoints may refuse the state with which an attempt ends. Then the job fails.
+  // A job fails if the place of its checkpoints refuses the last state of an attempt for longer than this.
   int64_t refused_state_ms = 60'000;
   // Whether attempts of jobs with different owners (Job::owner) may be on one worker at the same time.
   bool share_workers = false;

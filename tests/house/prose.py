@@ -133,7 +133,8 @@ SPELLING = [
     (r"(?i)neighbour|behaviour|fulfil(?!l)|labell(?:ed|ing)|colour|favour|honour|flavour|modell(?:ed|ing)|travell(?:ed|"
      r"ing)|artefact|(?<![a-z])analys(?:e|ed|es|ing)(?![a-z])(?<!analyses)|catalogue|(?<![a-z])centred?(?![a-z])|"
      r"(?<![a-z])learnt|(?<![a-z])spelt|programme(?![a-z])|licence|defence|(?<![a-z])grey(?![a-z])|"
-     r"(?<![a-z])(?:signall|dialled|levell|marshall|channell|totall(?!y))|(?<![a-z])towards(?![a-z])",
+     r"(?<![a-z])(?:signall|dialled|levell|marshall|channell|totall(?!y))|"
+     r"(?<![a-z])(?:to|in|out|up|down|on|back)wards(?![a-z])",
      "American spelling"),
     # absl::CancelledError, kCancelled and gRPC's CANCELLED are names of others.
     (r"(?<![A-Za-z])cancell(?:ed|ing)(?![a-z])", '"canceled", "canceling"'),
@@ -150,7 +151,7 @@ PARTS_OF_FINDINGS = [
     ("ise", "isi", "isa"),
     ("our", "fulfil", "labell", "modell", "travell", "artefact", "analys", "catalogue", "centre", "learnt", "spelt",
      "programme", "licence", "defence", "grey", "signall", "dialled", "levell", "marshall", "channell", "totall",
-     "towards"),
+     "wards"),
     ("cancell",),
     ("kmost", "klongest", "klargest", "kbiggest", "khighest"),
     ("hear",),

@@ -125,7 +125,8 @@ class ProseTest(unittest.TestCase):
 
     def test_spelling_in_names(self):
         for name in ("SerialiseProto", "kMostBytes", "optimised_", "neighbours", "LabelledNode", "last_heard_ns",
-                     "NoteHeard", "unheard_ms", "hears_all", "is_cancelled", "cancelling", "signalled", "towards"):
+                     "NoteHeard", "unheard_ms", "hears_all", "is_cancelled", "cancelling", "signalled", "towards",
+                     "outwards"):
             self.assertTrue(prose.findings_in_names(name), name)
         for name in ("SerializeProto", "kMaxBytes", "promise", "Revision", "Exercises", "Otherwise", "analyses",
                      "Elementwise", "shear_x", "heartbeat", "RowsSheared", "two_hearts", "IsCancelled", "CANCELLED",

@@ -16,8 +16,8 @@ int64_t LongSide(int64_t narrow, int64_t size) { return std::min(size, kSide * k
 }  // namespace
 
 std::optional<TileTranspose> TileTransposeOf(const KernelRequest& request) {
-  constexpr int64_t kMinSide = 8;  // With fewer rows or columns, there must be kMinLong of the other.
-  constexpr int64_t kMinLong = 64;
+  // An array with fewer than kMinSide rows must have at least kMinLong columns, and vice versa.
+  constexpr int64_t kMinSide = 8, kMinLong = 64;
   const hlo::Instruction& root = *request.root;
   const int64_t width = tensor::ByteWidth(root.shape().is_array() ? root.shape().type() : ElementType::kC128);
   if (root.opcode() != hlo::Opcode::kTranspose || !request.in_place.empty() || width > 8) return std::nullopt;

@@ -23,7 +23,7 @@ Words WordsOf(ElementType type) {
   return is_signed ? Words::kSigned : Words::kUnsigned;
 }
 
-// Rounds a word of f32 to a narrow float, or makes a word of 32 bits one of a narrow integer, which wraps.
+// Rounds a word that is an f32 to a narrow float, or wraps a word that is a 32-bit integer to a narrow integer.
 int Narrowed(ElementType type, int value, LloBuilder* builder) {
   if (type == ElementType::kBF16) return builder->Vector(LloOp::kFRoundBf16, {value});
   if (type == ElementType::kF16) return builder->Vector(LloOp::kFRoundF16, {value});
@@ -38,7 +38,8 @@ int Narrowed(ElementType type, int value, LloBuilder* builder) {
   return builder->Vector(LloOp::kIShr, {builder->Vector(LloOp::kIShl, {value, by}), by});
 }
 
-// The word of the same bits of a narrow integer, extended as if it were signed or unsigned.
+// Sign-extends the low bits of a word, which are an integer as wide as `type`, if `as_signed`; otherwise zero-extends
+// them.
 int Extended(ElementType type, bool as_signed, int value, LloBuilder* builder) {
   const bool is_16 = tensor::BitWidth(type) == 16;
   if (tensor::BitWidth(type) == 32) return value;

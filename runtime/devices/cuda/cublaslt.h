@@ -10,8 +10,8 @@
 
 namespace xlad::runtime::cuda {
 
-// The environment variable that names the library to use as cuBLASLt, unless it is empty. If it is kCublasLtOff, no
-// library is used.
+// This environment variable may name the library to use as cuBLASLt. An empty value has no effect. If the value is
+// kCublasLtOff, no library is used.
 inline constexpr char kCublasLtVariable[] = "XLAD_CUBLASLT", kCublasLtOff[] = "off";
 // cuBLASLt 12.0, as cublasLtGetVersion reports it.
 inline constexpr int kOldestCublasLt = 120000;

@@ -63,7 +63,7 @@ class CudaGraphsTest : public CudaLibraryOpTest {
     *executable_.add_library_ops() = op;
     Add(step);
   }
-  // Increments allocation 0 and makes allocation 1 twice its value.
+  // Increments allocation 0 and sets allocation 1 to twice the value of allocation 0.
   void AddSteps() {
     AddKernel("increment", {0});
     AddCopy(0, 2);

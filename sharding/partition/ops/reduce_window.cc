@@ -65,7 +65,7 @@ std::vector<SplitDim> CumulativeDims(const LocalOp& op) {
 }
 
 // Combines `x`, the cumulative results of a shard, with the totals of the preceding shards (or of the following ones,
-// if the reduction runs backwards).
+// if the reduction runs backward).
 Instruction* CombineWithTotals(LocalBuilder& local, const LocalOp& op, const SplitDim& along, Instruction* x) {
   hlo::Builder& builder = local.builder();
   const size_t d = along.dim;
