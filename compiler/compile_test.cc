@@ -393,9 +393,9 @@ int64_t SizeOfReducer(const Module& module) { return std::ssize(module.entry()->
 TEST(Compile, ManyConditionalsThatCallALargeBranchInAReducerAreRefused) {
   PassContext context;
   const std::unique_ptr<Module> three = ProgramWithLargeBranches(3), many = ProgramWithLargeBranches(50);
-  EXPECT_TRUE(SelectBranches(*three, context).ok());
+  EXPECT_TRUE(FlattenControlFlow(*three, context).ok());
   EXPECT_EQ(SizeOfReducer(*three), 60'008);
-  const absl::Status refused = SelectBranches(*many, context);
+  const absl::Status refused = FlattenControlFlow(*many, context);
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
   EXPECT_THAT(std::string(refused.message()),
               testing::AllOf(testing::HasSubstr("computation sum: found conditionals that expand to 80"),
@@ -419,7 +419,7 @@ sum { a = s32[] parameter(0) b = s32[] parameter(1) w0 = s32[] add(a, b)
   const auto module = hlo::ParseText(text);
   ASSERT_TRUE(module.ok()) << module.status();
   PassContext context;
-  ASSERT_TRUE(SelectBranches(**module, context).ok());
+  ASSERT_TRUE(FlattenControlFlow(**module, context).ok());
   const auto& reducer = (*module)->entry()->root()->called()[0]->instructions();
   const auto is_loop = [](const auto& instruction) { return instruction->opcode() == Opcode::kWhile; };
   EXPECT_THAT(std::count_if(reducer.begin(), reducer.end(), is_loop), testing::AllOf(testing::Gt(0), testing::Lt(40)));
@@ -440,7 +440,7 @@ sum { a = s32[] parameter(0) b = s32[] parameter(1) x0 = s32[] add(a, b)
   const auto module = hlo::ParseText(text);
   ASSERT_TRUE(module.ok()) << module.status();
   PassContext context;
-  ASSERT_TRUE(SelectBranches(**module, context).ok());
+  ASSERT_TRUE(FlattenControlFlow(**module, context).ok());
   const Computation& reducer = *(*module)->entry()->root()->called()[0];
   EXPECT_EQ(std::ssize(reducer.instructions()), 5005);
   EXPECT_EQ(reducer.root()->operand(1)->opcode(), Opcode::kConstant);

@@ -61,10 +61,10 @@ absl::Status CheckSizeWith(const Instruction& conditional, const Computation& co
   int64_t instructions = std::ssize(computation.instructions());
   for (const Computation* branch : conditional.called()) instructions += std::ssize(branch->instructions());
   if (instructions <= kMaxSelectedInstructions) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("computation ", computation.name(), ": found conditionals that expand to ", instructions,
-                   " instructions or more, expected at most ", kMaxSelectedInstructions,
-                   ", because the computation is applied to each element"));
+  return absl::ResourceExhaustedError(absl::StrCat("computation ", computation.name(),
+                                                   ": found conditionals that expand to ", instructions,
+                                                   " instructions or more, expected at most ", kMaxSelectedInstructions,
+                                                   ", because the computation is applied to each element"));
 }
 
 // The result of a loop as copies of its body, or null if the trip count is unknown or the computation would become too
@@ -103,7 +103,7 @@ absl::Status Straighten(Computation* computation) {
 
 }  // namespace
 
-absl::Status SelectBranches(hlo::Module& module, PassContext&) {
+absl::Status FlattenControlFlow(hlo::Module& module, PassContext&) {
   const std::vector<Computation*> steps = StepComputations(module);
   const absl::flat_hash_set<const Computation*> is_step(steps.begin(), steps.end());
   for (const auto& computation : module.computations()) {
