@@ -152,11 +152,17 @@ class PosixFileSystem final : public FileSystem {
     DIR* directory = opendir(path.c_str());
     if (directory == nullptr) return SystemError("cannot list", path);
     std::vector<std::string> names;
-    while (const dirent* entry = readdir(directory)) {
+    while (true) {
+      errno = 0;  // Only errno distinguishes an error from the end of the directory.
+      const dirent* entry = readdir(directory);
+      if (entry == nullptr) break;
       const absl::string_view name = entry->d_name;
       if (name != "." && name != "..") names.emplace_back(name);
     }
+    const int error = errno;
     closedir(directory);
+    errno = error;
+    if (error != 0) return SystemError("cannot list", path);
     std::sort(names.begin(), names.end());
     return names;
   }
