@@ -26,10 +26,12 @@ constexpr char kTemporary[] = ".tmp";
 constexpr char kDamaged[] = ".damaged";
 constexpr size_t kMaxOpen = 64;
 
+// Called before each read of a whole blob, which ends if the result is an error.
+using Check = std::function<absl::Status()>;
 absl::Status NoCheck() { return absl::OkStatus(); }
 
-// Reads the whole blob, and returns the first error of a read or of `check`, which is called before each read.
-absl::Status ReadAll(RangeReader& reader, const std::function<absl::Status()>& check = NoCheck) {
+// Reads the whole blob, and returns the first error of a read or of `check`.
+absl::Status ReadAll(RangeReader& reader, const Check& check = NoCheck) {
   std::vector<std::byte> piece(std::min(storage::kReadBytes, reader.size()));
   for (int64_t at = 0; at < reader.size(); at += storage::kReadBytes) {
     XLAD_RETURN_IF_ERROR(check());
@@ -66,8 +68,8 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
         absl::StrCat("found blob name \"", digest.substr(0, 80), "\", expected 64 lower-case hex digits"));
   }
 
-  absl::StatusOr<std::shared_ptr<RangeReader>> Open(const std::string& digest) {
-    XLAD_ASSIGN_OR_RETURN(const Opened opened, Find(digest));
+  absl::StatusOr<std::shared_ptr<RangeReader>> Open(const std::string& digest, const Check& check = NoCheck) {
+    XLAD_ASSIGN_OR_RETURN(const Opened opened, Find(digest, check));
     return opened.reader;
   }
   absl::StatusOr<storage::BlockSums> SumsOf(const std::string& digest) {
@@ -182,7 +184,7 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
 
   // Returns the blob's reader and checksums. Other threads may remove them from open_ at any time; the returned objects
   // stay valid.
-  absl::StatusOr<Opened> Find(const std::string& digest) {
+  absl::StatusOr<Opened> Find(const std::string& digest, const Check& check = NoCheck) {
     XLAD_RETURN_IF_ERROR(CheckName(digest));
     int64_t changes = 0;
     {
@@ -194,7 +196,7 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
     absl::StatusOr<std::shared_ptr<RangeReader>> file = storage::OpenFileReader(files_, PathOf(digest));
     if (absl::IsNotFound(file.status())) return absl::NotFoundError(absl::StrCat("found no blob ", digest));
     if (!file.ok()) return file.status();
-    absl::StatusOr<Opened> opened = Verified(digest, *std::move(file));
+    absl::StatusOr<Opened> opened = Verified(digest, *std::move(file), check);
     if (!opened.ok()) {
       NoteError(digest, opened.status());
       return opened.status();
@@ -215,8 +217,9 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
     return absl::IsDataLoss(opened.ok() ? ReadAll(*opened->reader) : opened.status());
   }
 
-  absl::StatusOr<Opened> Verified(const std::string& digest, std::shared_ptr<RangeReader> file) {
-    XLAD_ASSIGN_OR_RETURN(const ObjectInfo info, ReadSums(digest, *file));
+  absl::StatusOr<Opened> Verified(const std::string& digest, std::shared_ptr<RangeReader> file,
+                                  const Check& check = NoCheck) {
+    XLAD_ASSIGN_OR_RETURN(const ObjectInfo info, ReadSums(digest, *file, check));
     Opened opened;
     XLAD_ASSIGN_OR_RETURN(opened.reader,
                           storage::VerifyBlocks(std::move(file), info.sums, absl::StrCat("blob ", digest)));
@@ -226,7 +229,7 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
 
   // Returns the checksums of a blob. If they are missing or damaged, they are computed from the contents. DataLoss if
   // the contents do not have the digest.
-  absl::StatusOr<ObjectInfo> ReadSums(const std::string& digest, RangeReader& file) {
+  absl::StatusOr<ObjectInfo> ReadSums(const std::string& digest, RangeReader& file, const Check& check) {
     const absl::StatusOr<std::string> text = files_.Read(PathOf(digest) + kSums);
     if (text.ok()) {
       absl::StatusOr<ObjectInfo> info = storage::ParseBlockSums(*text);
@@ -234,6 +237,7 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
     }
     storage::ObjectHasher hasher;
     for (int64_t at = 0; at < file.size();) {
+      XLAD_RETURN_IF_ERROR(check());
       XLAD_ASSIGN_OR_RETURN(const std::string piece,
                             storage::ReadString(file, at, std::min(storage::kReadBytes, file.size() - at)));
       hasher.Add(piece);
@@ -314,10 +318,10 @@ bool BlobStore::Has(const std::string& digest) const {
 
 absl::StatusOr<bool> BlobStore::Verify(const std::string& digest, const std::function<absl::Status()>& check) const {
   if (IsSha256Hex(digest)) store_->Touch(digest);
-  const absl::StatusOr<std::shared_ptr<RangeReader>> reader = OpenBlob(digest);
-  if (!reader.ok()) return false;
   absl::Status checked = absl::OkStatus();
-  const absl::Status read = ReadAll(**reader, [&] { return checked = check(); });
+  const Check keep_result = [&] { return checked = check(); };
+  const absl::StatusOr<std::shared_ptr<RangeReader>> reader = store_->Open(digest, keep_result);
+  const absl::Status read = reader.ok() ? ReadAll(**reader, keep_result) : reader.status();
   if (!checked.ok()) return checked;
   return read.ok();
 }

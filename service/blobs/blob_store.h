@@ -42,7 +42,8 @@ class BlobStore {
   // Whether the blob exists and is undamaged. Reads all of it. The call counts as a use of the blob, because a client
   // that asks does not upload the blob again.
   bool Verify(const std::string& digest) const;
-  // The same, but calls `check` before each read of at most kReadBytes, and ends with its error.
+  // The same, but calls `check` before each read of at most kReadBytes, and ends with its error. If the checksums of
+  // the blob are missing, the blob is read twice.
   absl::StatusOr<bool> Verify(const std::string& digest, const std::function<absl::Status()>& check) const;
 
   // Opens a blob for reading any range of it. NotFound if the blob does not exist. The reader verifies what it reads

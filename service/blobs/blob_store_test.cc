@@ -107,6 +107,20 @@ TEST(BlobStore, VerifyingEndsWithTheErrorOfItsCheck) {
     }
   }
   EXPECT_TRUE(store.Has(digest)) << "an error of the check is not damage";
+  // If the checksums are missing, they are computed before the blob is verified.
+  const std::string sums = absl::StrCat("/blobs/", digest, ".sums");
+  for (const int good : {0, 2, 3, 5, 6}) {
+    ASSERT_TRUE(files.Remove(sums).ok());
+    const BlobStore reopened = *BlobStore::Open(files, "/blobs");
+    int checks = 0;
+    const auto check = [&] { return checks++ < good ? absl::OkStatus() : absl::CancelledError("the client left"); };
+    const absl::StatusOr<bool> verified = reopened.Verify(digest, check);
+    EXPECT_EQ(checks, std::min(good + 1, 6)) << "one check before each read";
+    EXPECT_EQ(absl::IsCancelled(verified.status()), good < 6) << verified.status();
+    EXPECT_EQ(files.Exists(sums), good >= 3) << "the checksums are written when the blob has been read";
+    if (good < 3) ASSERT_TRUE(files.WriteAtomically(sums, "").ok());  // The next round removes it.
+  }
+  EXPECT_TRUE(store.Has(digest));
 }
 
 TEST(BlobStore, AReaderOfADamagedBlobDoesNotRemoveItsReplacement) {
