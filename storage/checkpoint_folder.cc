@@ -29,19 +29,21 @@ std::optional<StepAndAttempt> ParseName(const std::string& name) {
   return parsed;
 }
 
+// Adds the checkpoint, if the folder has one.
 void AddCheckpoint(FileSystem& files, const std::string& folder, std::vector<FoundCheckpoint>* found) {
+  if (!IsCheckpoint(files, folder)) return;
   const std::string path = JoinPath(folder, kIndexFileName);
-  if (!files.Exists(path)) return;
   const auto read = [&]() -> absl::StatusOr<v1::CheckpointIndex> {
     XLAD_ASSIGN_OR_RETURN(const std::string text, files.Read(path));
     return ParseIndex(text);
   };
   absl::StatusOr<v1::CheckpointIndex> index = read();
+  if (!index.ok() && !IsCheckpoint(files, folder)) return;  // It has been removed meanwhile.
   if (!index.ok()) index = Annotate(index.status(), path);
   found->push_back({folder, std::move(index)});
 }
 
-// The checkpoints in the folder of one job.
+// Adds the checkpoints in the folder of one job.
 absl::Status AddJob(FileSystem& files, const std::string& folder, std::vector<FoundCheckpoint>* found) {
   XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(folder));
   for (const std::string& name : names) {
@@ -50,7 +52,24 @@ absl::Status AddJob(FileSystem& files, const std::string& folder, std::vector<Fo
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<FoundCheckpoint>> ListOnce(FileSystem& files, const std::string& path) {
+  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(path));
+  std::vector<FoundCheckpoint> found;
+  AddCheckpoint(files, path, &found);
+  XLAD_RETURN_IF_ERROR(AddJob(files, path, &found));
+  for (const std::string& name : names) {
+    if (ParseName(name).has_value()) continue;
+    const absl::Status added = AddJob(files, JoinPath(path, name), &found);
+    if (!absl::IsNotFound(added)) XLAD_RETURN_IF_ERROR(added);  // It is a file, or has been removed meanwhile.
+  }
+  return found;
+}
+
 }  // namespace
+
+bool IsCheckpoint(FileSystem& files, const std::string& folder) {
+  return files.Exists(JoinPath(folder, kIndexFileName));
+}
 
 absl::Status WriteIndexFile(FileSystem& files, const std::string& folder, const v1::CheckpointIndex& index) {
   XLAD_ASSIGN_OR_RETURN(const std::string text, SerializeIndex(index));
@@ -71,13 +90,11 @@ absl::Status RemoveCheckpointFolder(FileSystem& files, const std::string& folder
 }
 
 absl::StatusOr<std::vector<FoundCheckpoint>> ListCheckpoints(FileSystem& files, const std::string& path) {
-  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(path));
+  // A list is empty, too, if a running job replaces its only checkpoint after the names of the folders were read.
+  constexpr int kMaxLists = 3;
   std::vector<FoundCheckpoint> found;
-  AddCheckpoint(files, path, &found);
-  XLAD_RETURN_IF_ERROR(AddJob(files, path, &found));
-  for (const std::string& name : names) {
-    const std::string folder = JoinPath(path, name);
-    if (!ParseName(name).has_value() && files.IsDirectory(folder)) XLAD_RETURN_IF_ERROR(AddJob(files, folder, &found));
+  for (int i = 0; i < kMaxLists && found.empty(); ++i) {
+    XLAD_ASSIGN_OR_RETURN(found, ListOnce(files, path));
   }
   return found;
 }

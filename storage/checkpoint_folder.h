@@ -19,6 +19,9 @@ namespace xlad::storage {
 // index is on disk.
 absl::Status WriteIndexFile(FileSystem& files, const std::string& folder, const v1::CheckpointIndex& index);
 
+// Whether the folder has an index. It has none if its checkpoint has been removed, or has never been committed.
+bool IsCheckpoint(FileSystem& files, const std::string& folder);
+
 // Removes the checkpoint, even if it is incomplete. OK if it does not exist.
 absl::Status RemoveCheckpointFolder(FileSystem& files, const std::string& folder);
 
@@ -27,7 +30,8 @@ struct FoundCheckpoint {
   absl::StatusOr<v1::CheckpointIndex> index;  // The index, or the reason why it cannot be read.
 };
 // Lists the checkpoints at a path: the folder of one checkpoint, the folder of a job, or a root. They are sorted by
-// folder, so the checkpoints of one job are in the order of their steps. NotFound if the path is not a folder.
+// folder, so the checkpoints of one job are in the order of their steps. Checkpoints that a running job removes
+// meanwhile are left out. NotFound if the path is not a folder.
 absl::StatusOr<std::vector<FoundCheckpoint>> ListCheckpoints(FileSystem& files, const std::string& path);
 
 // Selects the folders of a job to remove: those of a step before `step` or of an attempt before `attempt`, except those

@@ -205,6 +205,48 @@ TEST(Checkpoint, TheIndexOfAnOldCheckpointIsRemovedFirst) {
   }
 }
 
+TEST(Checkpoint, AReplacedOneIsNotListed) {
+  Random random(13);
+  const State state = SmallState(random);
+  for (const std::string& path : {"/c", "/c/job", "/c/job/step-000000000010-attempt-1"}) {
+    for (const bool is_read : {false, true}) {
+      MemoryFiles files;
+      const std::string old = *WriteCheckpoint(files, state, 2, 2, {"job", 1, 10});
+      std::string now;
+      (is_read ? files.before_read : files.after_list) = [&] {
+        now = *WriteCheckpoint(files, state, 2, 2, {"job", 1, 20});
+        EXPECT_TRUE(RemoveCheckpointFolder(files, old).ok());
+      };
+      const auto found = ListCheckpoints(files, path);
+      EXPECT_FALSE(now.empty());
+      if (path.find("step") != std::string::npos) {
+        EXPECT_TRUE(absl::IsNotFound(found.status())) << "its folder has gone";
+        continue;
+      }
+      ASSERT_TRUE(found.ok()) << found.status();
+      ASSERT_EQ(found->size(), 1u) << path << ", " << is_read;
+      EXPECT_EQ(found->front().folder, now);
+      EXPECT_TRUE(found->front().index.ok()) << found->front().index.status();
+    }
+  }
+}
+
+TEST(Checkpoint, JobsThatAreRemovedWhileARootIsListedAreLeftOut) {
+  Random random(14);
+  const State state = SmallState(random);
+  MemoryFiles files;
+  const std::string removed = *WriteCheckpoint(files, state, 2, 2, {"a", 1, 10});
+  const std::string kept = *WriteCheckpoint(files, state, 2, 2, {"b", 1, 10});
+  files.after_list = [&] {
+    EXPECT_TRUE(RemoveCheckpointFolder(files, removed).ok());
+    EXPECT_TRUE(files.RemoveDirectory("/c/a").ok());
+  };
+  const auto found = ListCheckpoints(files, "/c");
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_EQ(found->size(), 1u);
+  EXPECT_EQ(found->front().folder, kept);
+}
+
 v1::CheckpointIndex ValidIndex(MemoryFiles& files) {
   Random random(12);
   const std::string folder = *WriteCheckpoint(files, SmallState(random), 2, 2, {"job", 1, 10});
