@@ -3,7 +3,9 @@
 import io
 import itertools
 import logging
+import pathlib
 import signal
+import tempfile
 import unittest
 from unittest import mock
 
@@ -14,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 
 from xlad import indexing, interrupts, metrics, protos, safetensors, waiting
 from xlad.arguments import Binder, apply
-from xlad.batches import DataOptions, all_batches, epoch_order, stream
+from xlad.batches import DataOptions, all_batches, as_data, epoch_order, stream
 from xlad.cluster import Cluster
 from xlad.job import Recovery, whole_number
 from xlad.progress import NotebookProgress, TerminalProgress
@@ -142,6 +144,22 @@ class Data(unittest.TestCase):
         self.assertEqual(self.read(data, 2, 4, batch=3, shuffle=5), batches[4:])  # As in a resumed training.
         of_lists = self.read([np.asarray([i, i]) for i in range(4)], 4, shuffle=True)
         self.assertEqual(sorted(sum(of_lists, [])), [0, 0, 1, 1, 2, 2, 3, 3])
+
+    def test_objects_that_contain_data_or_do_not(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "data.npz")
+            np.savez(path, x=np.arange(4), y=np.ones((4, 2)))
+            with np.load(path) as arrays:
+                found = all_batches(as_data(arrays), DataOptions(batch=2), 9)
+            self.assertEqual(sorted(found.names), ["x", "y"])
+            self.assertEqual(found.batches, 2)
+            for given in (path, str(path)):
+                with self.assertRaisesRegex(TypeError, r"found data .*data\.npz'.*read the file first"):
+                    as_data(given)
+        with self.assertRaisesRegex(TypeError, "found data of type DataOptions, expected a tree of arrays"):
+            as_data(DataOptions())
+        for data in (None, np.ones(3), {"x": np.ones(3)}, [np.ones(3)], (np.ones(3), np.ones(3)), iter([np.ones(3)])):
+            self.assertIs(as_data(data), data)
 
     def test_short_batches(self):
         batches = [np.ones(4), np.ones(3), np.full(4, 2.0), np.ones(1)]

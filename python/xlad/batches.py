@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,6 +58,21 @@ class Stream(NamedTuple):
 
     first: Batches
     read: Callable[[int], Iterator[bytes]]
+
+
+def as_data(data: Any) -> Any:
+    """Returns `data` as a tree of arrays, or as a list or iterator of batches. An error names any other object. A
+    mapping that JAX does not know, such as the result of np.load for an .npz file, becomes a dictionary."""
+    if data is None or isinstance(data, list) or _is_tree(data):
+        return data
+    if isinstance(data, Mapping):
+        return dict(data)
+    if isinstance(data, (str, bytes, os.PathLike)):
+        raise TypeError(f"found data {data!r}, expected a tree of arrays, or batches: read the file first")
+    if not is_iterable(data):
+        raise TypeError(f"found data of type {type(data).__name__}, expected a tree of arrays, a list of batches, or an "
+                        "object that yields batches, such as a data loader")
+    return data
 
 
 def all_batches(data: Any, options: DataOptions, steps: int) -> Batches | None:

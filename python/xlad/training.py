@@ -41,6 +41,7 @@ class Training:
         self._keys = program.key_leaves(state)
         self.state_names = program.leaf_names(state, "state")
         self._arrays = [program.to_array(leaf, f"state {n}") for n, leaf in zip(self.state_names, leaves)]
+        data = batches.as_data(data)
         self._stream = batches.stream(data, options, steps) if stream else None
         self._batches: Batches | None = (self._stream.first if self._stream is not None
                                          else batches.all_batches(data, options, steps))
