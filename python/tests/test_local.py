@@ -1,5 +1,6 @@
 """Local clusters: how the command is found, how a cluster starts, and that it ends however the process ends."""
 
+import gc
 import os
 import pathlib
 import signal
@@ -75,6 +76,19 @@ class Ends(unittest.TestCase):
                 if end == "daemon":
                     self.assertIn("ended: signal 9", done.stderr)
                 self.assertEqual(list(pathlib.Path(where).glob("xlad-*")), [])
+
+    def test_a_cluster_without_references_ends(self):
+        cluster = xlad.local()
+        process = cluster._process
+        self.addCleanup(process.stdout.close)
+        add = cluster.jit(lambda x: x + 1)
+        del cluster
+        gc.collect()
+        self.assertIsNone(process.poll(), "the function needs the cluster")
+        self.assertEqual(float(add(1)), 2)
+        del add
+        gc.collect()
+        self.assertEqual(process.wait(PATIENCE_S), 0)
 
     def test_ctrl_c_of_a_terminal_goes_to_python_alone(self):
         with tempfile.TemporaryDirectory() as where:

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import weakref
 
 from xlad.cluster import Cluster
 from xlad.connection import Connection
@@ -21,10 +22,12 @@ from xlad.job import Axes, axes_text
 
 _START_S = 60.0
 _STOP_S = 10.0
+_open: weakref.WeakSet[LocalCluster] = weakref.WeakSet()
 
 
 class LocalCluster(Cluster):
-    """A cluster that ends at close(), at the end of the with-block, at exit, and when this process ends."""
+    """A cluster that ends at close(), at the end of the with-block, at exit, when this process ends, and when there are
+    no more references to it, to its runs, its jitted functions and their results."""
 
     def __init__(self, devices: int, workers: int, data: str | pathlib.Path | None) -> None:
         program = find_program()
@@ -42,7 +45,10 @@ class LocalCluster(Cluster):
             # A separate process group: only this process receives Ctrl-C, and it stops the daemon cleanly.
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
                                              process_group=0)
-        atexit.register(self.close)
+        # The garbage collector may interrupt any code, so only the daemon is ended, without waiting for it.
+        self._when_collected = weakref.finalize(self, self._process.send_signal, signal.SIGTERM)
+        self._when_collected.atexit = False
+        _open.add(self)
         try:
             super().__init__(Connection(self._read_address()))
             self._wait_for_workers()
@@ -74,7 +80,8 @@ class LocalCluster(Cluster):
 
     def close(self) -> None:
         """Ends the cluster and everything that runs on it."""
-        atexit.unregister(self.close)
+        _open.discard(self)
+        self._when_collected.detach()
         if hasattr(self, "_connection"):
             super().close()
         if self._process.stdout:
@@ -127,6 +134,12 @@ class LocalCluster(Cluster):
                 return
             time.sleep(0.01)
         raise Error(self._why_ended(), "UNAVAILABLE")
+
+
+@atexit.register
+def _close_all() -> None:
+    for cluster in list(_open):
+        cluster.close()
 
 
 def local(devices: int = 1, *, workers: int | None = None, data: str | pathlib.Path | None = None) -> LocalCluster:
