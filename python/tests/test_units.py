@@ -158,6 +158,8 @@ class Data(unittest.TestCase):
                     as_data(given)
         with self.assertRaisesRegex(TypeError, "found data of type DataOptions, expected a tree of arrays"):
             as_data(DataOptions())
+        with self.assertRaisesRegex(TypeError, "^data x: found an array of type <U1, expected numbers$"):
+            all_batches({"x": np.array(["a", "b"])}, DataOptions(), 9)
         for data in (None, np.ones(3), {"x": np.ones(3)}, [np.ones(3)], (np.ones(3), np.ones(3)), iter([np.ones(3)])):
             self.assertIs(as_data(data), data)
 

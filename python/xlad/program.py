@@ -77,6 +77,8 @@ def to_array(leaf: Any, place: str) -> np.ndarray:
         raise TypeError(f"{place}: found {leaf!r}, expected an array or a number{_INSTEAD}")
     array = np.asarray(leaf)
     if array.dtype.kind in "OUSMm":
+        if hasattr(leaf, "dtype"):
+            raise TypeError(f"{place}: found an array of type {array.dtype}, expected numbers")
         raise TypeError(f"{place}: found {type(leaf).__name__} {leaf!r}, expected an array or a number{_INSTEAD}")
     return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
 
