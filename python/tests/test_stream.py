@@ -1,12 +1,14 @@
 """Training on batches that an iterator yields while the job runs."""
 
 import itertools
+import logging
 import os
 import queue
 import signal
 import threading
 import time
 import unittest
+from unittest import mock
 
 import jax.numpy as jnp
 import numpy as np
@@ -82,13 +84,12 @@ class Streams(ClusterTest):
     def test_a_job_whose_client_is_slow_says_what_it_waits_for(self):
         given = queue.SimpleQueue()
         given.put(np.ones((4, 3), np.float32))
-        run = self.train((given.get() for _ in itertools.count()), 2)
-        next(run)
-        why = ""
-        while "waits for batch 1" not in why:  # The worker requests the next batch soon.
-            self.assertEqual(run.status().state, "RUNNING")
-            why = self.cluster._connection.call("WhyJob", job_id=run.job_id).text
-            time.sleep(0.05)
+        with mock.patch("xlad.waiting.SAY_AFTER_S", 0.05), self.assertLogs("xlad", logging.WARNING) as logs:
+            run = self.train((given.get() for _ in itertools.count()), 2)
+            next(run)
+            while not any("waits for batch 1" in text for text in logs.output):  # The worker requests it soon.
+                self.assertEqual(run.status().state, "RUNNING")
+                time.sleep(0.05)
         given.put(np.ones((4, 3), np.float32))
         self.assertEqual(run.result(), 18)
 

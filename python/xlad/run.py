@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +14,7 @@ from xlad.connection import PATIENCE_S, Connection
 from xlad.errors import Error
 from xlad.metrics import Decoder
 from xlad.progress import Progress
-from xlad.waiting import Waiting
+from xlad.waiting import Silence, Waiting
 
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
 _PAUSE_S = 0.2
@@ -184,14 +185,16 @@ class Run(Iterator[Step]):
 
     def _watch(self) -> Iterator[Step]:
         waiting = Waiting(self.job_id, self.why)
+        silence = Silence(functools.partial(_why_without_batches, self._connection, self.job_id))
         try:
-            yield from self._updates_of(waiting)
+            yield from self._updates_of(waiting, silence)
         finally:
+            silence.stop()
             waiting.stop()
             if self._draws:
                 self._watching.progress.close()
 
-    def _updates_of(self, waiting: Waiting) -> Iterator[Step]:
+    def _updates_of(self, waiting: Waiting, silence: Silence) -> Iterator[Step]:
         lost_since: float | None = None
         while True:
             stream = self._connection.stream("WatchJob", job_id=self.job_id, from_step=self._from_step())
@@ -202,6 +205,7 @@ class Run(Iterator[Step]):
                     waiting.update(protos.enum_name("JobState", update.status.state), update.status.reason)
                     self._draw()
                     for metrics in update.metrics:
+                        silence.report()
                         yield self._report(metrics)
                 # The stream ends after the last metrics. The status may say earlier that the job has ended.
                 if self._status is not None and self._has_ended():
@@ -283,3 +287,9 @@ class Run(Iterator[Step]):
                             "ABORTED") from self._sender.error
             raise Error(f"job {self.job_id} {state}: {self._status.reason}", "ABORTED")
         return state == "SUCCEEDED"
+
+
+def _why_without_batches(connection: Connection, job_id: str) -> str:
+    """Returns why the job waits if its client has not sent the next batch, and otherwise an empty text."""
+    why = connection.call("WhyJob", job_id=job_id)
+    return str(why.text) if any(text.startswith("it waits for batch ") for text in why.evidence) else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 SAY_AFTER_S = 5.0
@@ -68,3 +69,34 @@ class Waiting:
                 return
             self._start(SAY_AGAIN_S)
         logging.getLogger("xlad").warning("%s", text)
+
+
+class Silence:
+    """Logs a warning (logger "xlad") when no report has come for SAY_AFTER_S, and again every SAY_AGAIN_S. The text of
+    the warning is the result of `why`; if it is empty, nothing is logged. Runs until `stop` is called."""
+
+    def __init__(self, why: Callable[[], str]) -> None:
+        self._why = why
+        self._reported = time.monotonic()
+        self._stopped = threading.Event()
+        threading.Thread(target=self._run, name="xlad silence", daemon=True).start()
+
+    def report(self) -> None:
+        self._reported = time.monotonic()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def _run(self) -> None:
+        said: float | None = None
+        while not self._stopped.wait(SAY_AFTER_S):
+            now = time.monotonic()
+            if now - self._reported < SAY_AFTER_S or (said is not None and now - said < SAY_AGAIN_S):
+                continue
+            try:
+                text = self._why()
+            except Exception:  # noqa: BLE001  The coordinator cannot be reached.
+                continue
+            if text and not self._stopped.is_set():
+                logging.getLogger("xlad").warning("%s", text)
+                said = now
