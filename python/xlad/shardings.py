@@ -47,9 +47,9 @@ def placement(mesh: Any, *shardings: Any) -> Placement:
         mesh = mesh.abstract_mesh
     if isinstance(mesh, Mapping):
         for name, size in mesh.items():
-            if not isinstance(name, str) or type(size) is not int or size < 1:
+            if not isinstance(name, str) or isinstance(size, bool) or not hasattr(size, "__index__") or size < 1:
                 raise ValueError(f"found mesh {dict(mesh)!r}, expected axes and their sizes, as {{'dp': 4, 'tp': 2}}")
-        mesh = abstract_mesh(mesh)
+        mesh = abstract_mesh({name: int(size) for name, size in mesh.items()})  # Sizes may be numbers of numpy.
     if not isinstance(mesh, AbstractMesh):
         raise TypeError(f"found mesh {mesh!r}, expected {{'dp': 4, 'tp': 2}}, 'dp=4,tp=2', or a mesh of JAX")
     axes = dict(zip(mesh.axis_names, mesh.axis_sizes))
