@@ -339,8 +339,12 @@ void Batch::RunOn(const Target& target) {
       launches[i].push_back({request.symbol, request.root->shape(), *kernel, request.in_place});
       if (IsGpu(target)) break;  // The kernel can be divided only in one way.
     }
-    if (IsGpu(target) || request.kernel == nullptr || !request.in_place.empty()) continue;
+    if (IsGpu(target)) continue;
+    const bool has_schedules = request.kernel != nullptr && request.in_place.empty();
+    ASSERT_TRUE(has_schedules || !cases_[i].has_candidates) << "no schedules to try\n" << cases_[i].text;
+    if (!has_schedules) continue;
     const auto others = OtherSchedules(*request.kernel, cases_[i].has_candidates);
+    ASSERT_TRUE(others.size() > 1 || !cases_[i].has_candidates) << "no candidates to try\n" << cases_[i].text;
     candidates_ += std::ssize(others) - 1;
     for (size_t other = 0; other < others.size(); ++other) {
       ASSERT_TRUE(others[other].ok()) << others[other].status() << "\n" << cases_[i].text;

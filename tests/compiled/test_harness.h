@@ -52,7 +52,7 @@ class Batch {
   // In the program added last, each pair (result leaf, operand leaf) shares memory, as in KernelRequest::in_place.
   void InPlace(std::vector<std::pair<int, int>> pairs) { cases_.back().in_place = std::move(pairs); }
   // The program added last is also compiled for the CPU with every schedule that `xlad tune` measures for its kernel,
-  // which must not change bits. The program must have a kernel.
+  // which must not change bits. Run fails if the program has no kernel, has in-place pairs, or has no such schedule.
   void WithCandidates() { cases_.back().has_candidates = true; }
   // Compiles, runs and compares all programs. Test failures contain the programs that differ.
   void Run();
