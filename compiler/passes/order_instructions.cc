@@ -9,9 +9,11 @@
 //
 // The method is list scheduling with memory as the priority. The next instruction is the ready instruction that
 // increases live memory least: by its own bytes minus those of the operands that it is the last to read. As in XLA's
-// memory scheduler, the result is compared with the program order, and the order with the lower peak is chosen. In both
-// orders, instructions that free no memory are first moved to their first user (Late). Then the users of collectives
-// are delayed (delay_uses.h), unless the peak would exceed that of the list scheduler by more than the factor
+// memory scheduler, the result is compared with the program order. A third order is the program order, except that
+// instructions that reduce live memory come as soon as they are ready. For example, programs often update all
+// parameters at the end, and an update frees a gradient. The order with the lowest peak is chosen. In all orders,
+// instructions that free no memory are first moved to their first user (Late). Then the users of collectives are
+// delayed (delay_uses.h), unless the peak would exceed that of the first two orders by more than the factor
 // kMaxPeakGrowth.
 #include "compiler/passes/passes.h"
 
@@ -38,10 +40,6 @@ using Order = std::vector<Instruction*>;
 // The factor by which overlapping collectives with computation may increase the peak.
 constexpr double kMaxPeakGrowth = 1.05;
 
-int64_t OwnBytes(const Instruction& instruction) {
-  return IsTransparent(instruction) ? 0 : instruction.shape().bytes();
-}
-
 // The instructions that write the buffers of a value, looking through tuples and reshapes.
 void Sources(Instruction* value, std::vector<Instruction*>* sources) {
   if (!IsTransparent(*value) || value->operand_count() == 0) {
@@ -56,7 +54,10 @@ void Sources(Instruction* value, std::vector<Instruction*>* sources) {
 class Graph {
  public:
   explicit Graph(Computation* computation) : computation_(computation), all_(Snapshot(*computation)) {
-    for (size_t i = 0; i < all_.size(); ++i) position_[all_[i]] = i;
+    for (size_t i = 0; i < all_.size(); ++i) {
+      position_[all_[i]] = i;
+      has_collectives_ = has_collectives_ || hlo::IsCollective(all_[i]->opcode());
+    }
   }
 
   // Whether `to` depends on `from`, by a search from `to` along inputs. Inputs precede their users in the program,
@@ -91,6 +92,19 @@ class Graph {
     }
   }
 
+  // Records that `bytes` of the result of `writer` are written to memory that exists during the whole step. If there
+  // are collectives, this is ignored, so that updates do not seem to free memory: an update that comes as soon as it is
+  // ready would wait for the sum of a gradient over the devices.
+  void WritesInPlace(const Instruction* writer, int64_t bytes) {
+    if (!has_collectives_) in_place_bytes_[writer] += bytes;
+  }
+  // The bytes of memory that an instruction needs for its result.
+  int64_t OwnBytes(const Instruction& instruction) const {
+    if (IsTransparent(instruction)) return 0;
+    const auto found = in_place_bytes_.find(&instruction);
+    return std::max<int64_t>(0, instruction.shape().bytes() - (found == in_place_bytes_.end() ? 0 : found->second));
+  }
+
   template <typename Visit>
   void ForEachInput(Instruction* at, const Visit& visit) const {
     for (Instruction* operand : at->operands()) visit(operand);
@@ -106,17 +120,25 @@ class Graph {
   Computation* computation_;
   std::vector<Instruction*> all_;
   absl::flat_hash_map<const Instruction*, size_t> position_;
+  bool has_collectives_ = false;
+  absl::flat_hash_map<const Instruction*, int64_t> in_place_bytes_;
   // Edges from an instruction to the instructions that must come before it.
   absl::flat_hash_map<const Instruction*, std::vector<Instruction*>> edges_;
   // The lowest position of a writer with an added edge to a reader that comes later in the program.
   size_t lowest_late_writer_ = std::numeric_limits<size_t>::max();
 };
 
-// List scheduling. Among the ready instructions, those without a buffer come first, and then collectives. If
-// `by_memory`, the instruction that increases live memory least is next. Ties are resolved by program order.
+enum class Priority {
+  kProgram,  // The program order.
+  kFrees,    // Instructions that reduce live memory come first.
+  kMemory,   // The instruction that increases live memory least comes first.
+};
+
+// List scheduling. Among the ready instructions, those without a buffer come first, and then collectives. The priority
+// decides among the others. Ties are resolved by program order.
 class ListScheduler {
  public:
-  ListScheduler(const Graph& graph, bool by_memory) : graph_(graph), by_memory_(by_memory) {
+  ListScheduler(const Graph& graph, Priority priority) : graph_(graph), priority_(priority) {
     for (Instruction* at : graph.all()) {
       std::vector<Instruction*> sources;
       for (Instruction* operand : at->operands()) Sources(operand, &sources);
@@ -170,12 +192,13 @@ class ListScheduler {
 
   Entry Make(Instruction* at) {
     int64_t cost = 0;
-    if (by_memory_) {
-      cost = OwnBytes(*at);
+    if (priority_ != Priority::kProgram) {
+      cost = graph_.OwnBytes(*at);
       for (Instruction* source : reads_[at]) {
-        if (readers_left_[source] == 1) cost -= OwnBytes(*source);
+        if (readers_left_[source] == 1) cost -= graph_.OwnBytes(*source);
       }
     }
+    if (priority_ == Priority::kFrees) cost = cost < 0 ? -1 : 0;
     const int rank = IsTransparent(*at) ? 0 : hlo::IsCollective(at->opcode()) ? 1 : 2;
     return {rank, rank == 0 ? 0 : cost, graph_.position(at), at};
   }
@@ -187,12 +210,12 @@ class ListScheduler {
 
   void Account(Instruction* at) {
     entry_of_.erase(at);
-    now_ += OwnBytes(*at);
+    now_ += graph_.OwnBytes(*at);
     peak_ = std::max(peak_, now_);
     for (Instruction* source : reads_[at]) {
       const int64_t left = --readers_left_[source];
-      if (left == 0) now_ -= OwnBytes(*source);
-      if (left != 1 || !by_memory_) continue;
+      if (left == 0) now_ -= graph_.OwnBytes(*source);
+      if (left != 1 || priority_ == Priority::kProgram) continue;
       // Only one reader remains. Running it frees the value, which raises its priority.
       for (Instruction* reader : readers_[source]) {
         auto found = entry_of_.find(reader);
@@ -204,7 +227,7 @@ class ListScheduler {
   }
 
   const Graph& graph_;
-  const bool by_memory_;
+  const Priority priority_;
   absl::flat_hash_map<const Instruction*, std::vector<Instruction*>> readers_, reads_, dependents_;
   absl::flat_hash_map<const Instruction*, int64_t> readers_left_, pending_inputs_;
   absl::flat_hash_map<const Instruction*, Entry> entry_of_;
@@ -292,6 +315,15 @@ Instruction* LeafSource(Instruction* value, int64_t leaf) {
   return value;
 }
 
+// Orders the readers of `old` before the instruction that computes `next`, which overwrites it.
+void Protect(Instruction* old, Instruction* next, Graph* graph) {
+  std::vector<Instruction*> writers;
+  Sources(next, &writers);
+  if (writers.size() != 1 || writers[0] == old || writers[0]->opcode() == Opcode::kParameter) return;
+  graph->ReadersFirst(old, writers[0]);
+  graph->WritesInPlace(writers[0], old->shape().bytes());
+}
+
 // In the entry, results overwrite the donated parameters that they are aliased with.
 void ProtectParameters(const Module& module, const Donation& donation, Graph* graph) {
   std::vector<Instruction*> parameter_of_leaf;
@@ -304,9 +336,7 @@ void ProtectParameters(const Module& module, const Donation& donation, Graph* gr
     if (leaf < 0) continue;
     Instruction* parameter = parameter_of_leaf[leaf];
     if (!parameter->shape().is_array()) continue;
-    std::vector<Instruction*> writers;
-    Sources(LeafSource(module.entry()->root(), r), &writers);
-    if (writers.size() == 1 && writers[0] != parameter) graph->ReadersFirst(parameter, writers[0]);
+    Protect(parameter, LeafSource(module.entry()->root(), r), graph);
   }
 }
 
@@ -317,9 +347,7 @@ void ProtectCarried(Computation* body, Graph* graph) {
   std::vector<Instruction*> gets(body->parameter(0)->users().begin(), body->parameter(0)->users().end());
   for (Instruction* get : gets) {
     if (get->opcode() != Opcode::kGetTupleElement || !get->shape().is_array()) continue;
-    std::vector<Instruction*> writers;
-    Sources(root->operand(get->number()), &writers);
-    if (writers.size() == 1 && writers[0] != body->parameter(0)) graph->ReadersFirst(get, writers[0]);
+    Protect(get, root->operand(get->number()), graph);
   }
 }
 
@@ -338,14 +366,21 @@ absl::Status OrderInstructions(hlo::Module& module, PassContext& context) {
     Graph graph(computation);
     if (computation == module.entry()) ProtectParameters(module, donation, &graph);
     if (bodies.contains(computation)) ProtectCarried(computation, &graph);
-    ListScheduler by_memory(graph, true), by_program(graph, false);
-    const Order low = by_memory.Run(), plain = by_program.Run();
-    XLAD_CHECK(plain.size() == graph.all().size()) << "cycle in " << computation->name();
-    const auto peak = [&](const Order& of) { return ListScheduler(graph, false).PeakOf(of); };
-    Order order = Late(graph, plain);
-    if (Order other = Late(graph, low); peak(other) < peak(order)) order = std::move(other);
-    // The overlap may use the memory that Late has saved.
-    const double limit = kMaxPeakGrowth * static_cast<double>(std::min(by_memory.peak(), by_program.peak()));
+    const auto peak = [&](const Order& of) { return ListScheduler(graph, Priority::kProgram).PeakOf(of); };
+    Order order;
+    int64_t lowest = 0, lowest_before_late = std::numeric_limits<int64_t>::max();
+    for (const Priority priority : {Priority::kProgram, Priority::kFrees, Priority::kMemory}) {
+      ListScheduler scheduler(graph, priority);
+      Order candidate = Late(graph, scheduler.Run());
+      XLAD_CHECK(candidate.size() == graph.all().size()) << "cycle in " << computation->name();
+      if (priority != Priority::kFrees) lowest_before_late = std::min(lowest_before_late, scheduler.peak());
+      const int64_t bytes = peak(candidate);
+      if (!order.empty() && bytes >= lowest) continue;
+      order = std::move(candidate);
+      lowest = bytes;
+    }
+    // The overlap may use the memory that kFrees and Late have saved.
+    const double limit = kMaxPeakGrowth * static_cast<double>(lowest_before_late);
     const auto inputs = [&](Instruction* at, const std::function<void(Instruction*)>& visit) {
       graph.ForEachInput(at, visit);
     };
