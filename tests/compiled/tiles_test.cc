@@ -49,6 +49,38 @@ TEST(Tiles, RowReductions) {
   batch.Run();
 }
 
+std::string ChannelProgram(const std::string& dims, const std::string& kept, const std::string& over,
+                           const std::string& reducer, const std::string& type) {
+  return Program(absl::StrCat(" p = T[", dims, "] parameter(0)\n i = T[] parameter(1)\n ROOT s = T[", kept,
+                              "] reduce(p, i), dimensions={", over, "}, to_apply=", reducer),
+                 type);
+}
+
+// Rows of which only the last part is contiguous, such as the pixels of a channel. They have several lanes.
+TEST(Tiles, ReductionsOfChannels) {
+  Batch batch;
+  for (const char* reducer : {"add", "max"}) {
+    batch.AddOrdinaryAndSpecial(ChannelProgram("5,9,7,7", "9", "0,2,3", reducer, "f32"), Close(1e-4));
+  }
+  batch.Add(ChannelProgram("70,20,3", "20", "0,2", "add", "f32"), Close(1e-4));
+  batch.Add(ChannelProgram("3,9,5,13", "9", "0,2,3", "add", "bf16"), Close(0.05));
+  batch.Add(ChannelProgram("3,20,1,9,1", "20,1,1", "0,3", "add", "f32"), Close(1e-5));
+  batch.Add(ChannelProgram("3,4,5,6,7", "3,5", "1,3,4", "add", "f32"), Close(1e-5));
+  // Two sums in one pass. Each needs other indices of an element than its channel and its position in the row.
+  batch.Add(
+      Program(" p = f32[4,6,5,7] parameter(0)\n q = f32[5] parameter(1)\n c = f32[6] parameter(2)\n"
+              " z = f32[] constant(0)\n qq = f32[4,6,5,7] broadcast(q), dimensions={2}\n"
+              " cc = f32[4,6,5,7] broadcast(c), dimensions={1}\n a = f32[4,6,5,7] multiply(p, qq)\n"
+              " b = f32[4,6,5,7] subtract(p, cc)\n s = f32[6] reduce(a, z), dimensions={0,2,3}, to_apply=add\n"
+              " t = f32[6] reduce(b, z), dimensions={0,2,3}, to_apply=add\n ROOT r = (f32[6], f32[6]) tuple(s, t)"),
+      Close(1e-4));
+  batch.Add(Program(" p = f32[8,9,40] parameter(0)\n z = f32[] constant(0)\n"
+                    " l = f32[8,9,43] pad(p, z), padding=0_0x0_0x1_2\n"
+                    " ROOT s = f32[9] reduce(l, z), dimensions={0,2}, to_apply=add"),
+            Close(1e-4));
+  batch.Run();
+}
+
 TEST(Tiles, ElementsOfManyShapes) {
   Batch batch;
   for (const char* dims : {"1000", "3,700", "700,3", "5,6,7,8", "1,2000", "2000,1", "2,1,1001"}) {

@@ -155,12 +155,11 @@ void EmitReductionsFirst(KernelContext& kernel, const ReductionGroups& groups, s
   for (const std::vector<const Instruction*>& group : groups) {
     std::vector<std::vector<ArrayView>> places;
     for (const Instruction* reduce : group) places.push_back(PlaceReduction(kernel, reduce, written));
-    EmitReductions(kernel.elements(), group, kernel.range(),
-                   [&](size_t which, const Index& index, const Values& values) {
-                     for (size_t leaf = 0; leaf < values.size(); ++leaf) {
-                       StoreTo(kernel.ir(), places[which][leaf], index, values[leaf]);
-                     }
-                   });
+    EmitReductions(kernel, group, [&](size_t which, const Index& index, const Values& values) {
+      for (size_t leaf = 0; leaf < values.size(); ++leaf) {
+        StoreTo(kernel.ir(), places[which][leaf], index, values[leaf]);
+      }
+    });
     for (size_t i = 0; i < group.size(); ++i) kernel.elements().BindArrays(group[i], places[i]);
   }
 }

@@ -1,13 +1,17 @@
-// There are two loop orders. If the innermost dimension is reduced (rows), each result element has an accumulator in a
-// register, and LLVM vectorizes the inner loop. If the innermost dimension is kept (columns), there is a strip of
-// accumulators along it, and a vectorized pass over the strip for each reduced position.
+// There are two loop orders. If the innermost dimension is reduced (rows), each result element has lanes, that is,
+// several accumulators, which are combined at the end. If the innermost dimension is kept (columns), there is a strip
+// of accumulators along it, and a vectorized pass over the strip for each reduced position.
 #include "compiler/codegen/llvm/reductions.h"
 
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <set>
 
+#include "base/containers.h"
+#include "compiler/codegen/llvm/lanes.h"
 #include "compiler/codegen/llvm/reducer.h"
+#include "compiler/codegen/llvm/scalar_ops.h"
 
 namespace xlad::compiler {
 namespace {
@@ -17,6 +21,11 @@ using tensor::Dims;
 
 // The maximum number of accumulators of all copies of a narrow strip.
 constexpr int64_t kNarrow = 256;
+// The maximum number of lanes of a row: four vectors of 16 floats, so that an addition does not depend on the one just
+// before it.
+constexpr int64_t kMaxLanes = 64;
+// Rows with fewer elements have one accumulator.
+constexpr int64_t kMinLaneElements = 8;
 
 struct Reduction {
   const Instruction* instruction;
@@ -72,8 +81,8 @@ struct DimensionSplit {
   }
 };
 
-void EmitRows(Elements& elements, const DimensionSplit& split, const std::vector<Reduction>& reductions,
-              const TileRange& range, const ReductionSink& sink) {
+void EmitRowsInOrder(Elements& elements, const DimensionSplit& split, const std::vector<Reduction>& reductions,
+                     const TileRange& range, const ReductionSink& sink) {
   Ir& ir = elements.ir();
   const Dims sizes = split.Sizes(split.kept);
   ForPositions(ir, range, sizes, [&](const Index& position) {
@@ -94,13 +103,6 @@ void EmitRows(Elements& elements, const DimensionSplit& split, const std::vector
     }
   });
 }
-
-struct Strip {
-  Values kept;    // The index of the kept dimensions. Its entry `column` is set later.
-  size_t column;  // A position among the kept dimensions.
-  llvm::Value* begin;
-  int64_t width;
-};
 
 // Calls `body` for each reduced position, in order, with its index and the copy in which it is accumulated. Positions
 // of the innermost reduced dimension use the copies in rotation.
@@ -124,6 +126,165 @@ void ForReduced(Ir& ir, const Dims& sizes, int64_t copies,
     turn(ir.I64(turns * copies), sizes.back() % copies);
   });
 }
+
+// Whether the elements of values are computed without the separate indices of dimension `first` and the dimensions
+// after it: the row-major position and the indices of the dimensions before it are enough.
+class IndexCheck {
+ public:
+  IndexCheck(const Elements& elements, int64_t first) : elements_(elements), first_(first) {}
+
+  bool Passes(const Instruction* value) {
+    if (elements_.IsBound(value) || value->shape().is_scalar() || !known_.insert(value).second) return true;
+    const Dims& dims = value->dimensions();
+    switch (value->opcode()) {
+      case hlo::Opcode::kConstant:
+        return true;
+      case hlo::Opcode::kBroadcast:
+      case hlo::Opcode::kIota:
+        return std::all_of(dims.begin(), dims.end(), [&](int64_t d) { return d < first_; });
+      case hlo::Opcode::kReshape:
+        return elements_.IsBound(value->operand(0));
+      default:
+        return HasScalarOp(*value) && std::all_of(value->operands().begin(), value->operands().end(),
+                                                  [&](const Instruction* operand) { return Passes(operand); });
+    }
+  }
+
+ private:
+  const Elements& elements_;
+  const int64_t first_;
+  std::set<const Instruction*> known_;
+};
+
+// How a row is divided into lanes. A run is the last reduced dimensions, which are adjacent in memory. Element i of a
+// run uses lane i modulo `lanes`. If runs are short, there are copies of the lanes, which the runs use in rotation.
+struct RowLanes {
+  size_t first = 0;               // The first dimension of a run.
+  Dims outer;                     // The sizes of the reduced dimensions before it.
+  int64_t run = 1;                // The number of elements of a run.
+  int64_t lanes = 1, copies = 1;  // Powers of two.
+
+  RowLanes(const Elements& elements, const DimensionSplit& split, const std::vector<Reduction>& reductions)
+      : first(split.sizes.size()) {
+    const auto is_reduced = [&](size_t d) { return Contains(split.reduced, d); };
+    while (first > 0 && (is_reduced(first - 1) || split.sizes[first - 1] == 1)) run *= split.sizes[--first];
+    IndexCheck check(elements, static_cast<int64_t>(first));
+    const bool is_linear = std::all_of(reductions.begin(), reductions.end(), [&](const Reduction& reduction) {
+      return check.Passes(reduction.instruction->operand(0));
+    });
+    // Otherwise, a run of several dimensions would divide positions into indices, which is slow.
+    if (!is_linear) {
+      run = 1;
+      for (first = split.sizes.size(); run == 1;) run *= split.sizes[--first];
+    }
+    for (const size_t d : split.reduced) {
+      if (d < first) outer.push_back(split.sizes[d]);
+    }
+    const auto power_of_two = [](int64_t limit) {
+      return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(limit)));
+    };
+    lanes = power_of_two(std::min(kMaxLanes, run));
+    if (!outer.empty()) copies = power_of_two(std::clamp<int64_t>(outer.back(), 1, kMaxLanes / lanes));
+  }
+
+  // The index of element `at` of a run.
+  Index At(Ir& ir, const DimensionSplit& split, const Values& kept, const Values& of_outer, llvm::Value* at) const {
+    Values dims(split.sizes.size());
+    for (size_t i = 0; i < split.kept.size(); ++i) dims[split.kept[i]] = kept[i];
+    for (size_t i = 0; i < of_outer.size(); ++i) dims[split.reduced[i]] = of_outer[i];
+    const Dims of_run(split.sizes.begin() + first, split.sizes.end());
+    const Values in_run = DimsOf(ir, Index::OfLinear(at), of_run);
+    std::copy(in_run.begin(), in_run.end(), dims.begin() + first);
+    llvm::Value* row = LinearOf(ir, Index::Of(Values(dims.begin(), dims.begin() + first)),
+                                Dims(split.sizes.begin(), split.sizes.begin() + first));
+    return {dims, ir.Add(ir.Mul(row, run), at), true};
+  }
+};
+
+// The lanes of all reductions of a row.
+class LaneSums {
+ public:
+  LaneSums(KernelContext* kernel, const std::vector<Reduction>& reductions, int64_t count)
+      : elements_(kernel->elements()), ir_(kernel->ir()), reductions_(reductions) {
+    for (const Reduction& reduction : reductions) {
+      const tensor::Shape& shape = reduction.shapes[0];
+      accumulators_.emplace_back(&ir_, reduction.shapes, count);
+      llvm::Type* type = RegisterType(ir_.context(), shape.type);
+      const int64_t bytes = static_cast<int64_t>(type->getScalarSizeInBits() / 8);
+      lanes_.push_back({accumulators_.back().base(), type, count, std::min(count, kernel->vector_bytes() / bytes)});
+    }
+  }
+  void Start() {
+    for (size_t i = 0; i < lanes_.size(); ++i) FillLanes(ir_, lanes_[i], reductions_[i].reducer.Neutral(ir_));
+  }
+  void Add(llvm::Value* lane, const Index& index) {
+    for (size_t i = 0; i < lanes_.size(); ++i) {
+      const Values values = reductions_[i].Operands(elements_, index);
+      accumulators_[i].Store(reductions_[i].reducer.Combine(elements_, accumulators_[i].Load(lane), values), lane);
+    }
+  }
+  Values Total(size_t i) {
+    const Reducer& reducer = reductions_[i].reducer;
+    const auto combine = [&](llvm::Value* x, llvm::Value* y) { return reducer.Combine(elements_, {x}, {y})[0]; };
+    const Values total = {CombineLanes(ir_, lanes_[i], combine)};
+    return reducer.Round(ir_, reducer.Combine(elements_, reductions_[i].Initial(elements_), total));
+  }
+
+ private:
+  Elements& elements_;
+  Ir& ir_;
+  const std::vector<Reduction>& reductions_;
+  std::vector<Accumulators> accumulators_;
+  std::vector<Lanes> lanes_;
+};
+
+void EmitRowsInLanes(KernelContext& kernel, const DimensionSplit& split, const std::vector<Reduction>& reductions,
+                     const ReductionSink& sink) {
+  Ir& ir = kernel.ir();
+  const RowLanes form(kernel.elements(), split, reductions);
+  const Dims sizes = split.Sizes(split.kept);
+  LaneSums sums(&kernel, reductions, form.lanes * form.copies);
+  ForPositions(ir, kernel.range(), sizes, [&](const Index& position) {
+    const Values kept = DimsOf(ir, position, sizes);
+    sums.Start();
+    ForReduced(ir, form.outer, form.copies, [&](const Values& outer, llvm::Value* copy) {
+      const auto part = [&](llvm::Value* begin, int64_t count) {
+        ir.Loop(count, [&](llvm::Value* lane) {
+          const Index index = form.At(ir, split, kept, outer, ir.Add(begin, lane));
+          sums.Add(ir.Add(ir.Mul(copy, form.lanes), lane), index);
+        });
+      };
+      const int64_t parts = form.run / form.lanes;
+      ir.Loop(parts, [&](llvm::Value* number) { part(ir.Mul(number, form.lanes), form.lanes); });
+      part(ir.I64(parts * form.lanes), form.run % form.lanes);
+    });
+    for (size_t i = 0; i < reductions.size(); ++i) sink(i, Index::Of(kept), sums.Total(i));
+  });
+}
+
+// Whether all reductions are sums, products, maxima or minima of floats, and rows are long enough for several lanes.
+bool HasLanes(KernelContext& kernel, const DimensionSplit& split, const std::vector<Reduction>& reductions) {
+  if (kernel.vector_bytes() == 0 || tensor::Product(split.sizes) == 0 ||
+      tensor::Product(split.Sizes(split.reduced)) < kMinLaneElements) {
+    return false;
+  }
+  return std::all_of(reductions.begin(), reductions.end(), [&](const Reduction& reduction) {
+    return reduction.leaves == 1 && reduction.reducer.Neutral(kernel.ir()) != nullptr;
+  });
+}
+
+void EmitRows(KernelContext& kernel, const DimensionSplit& split, const std::vector<Reduction>& reductions,
+              const ReductionSink& sink) {
+  if (HasLanes(kernel, split, reductions)) return EmitRowsInLanes(kernel, split, reductions, sink);
+  EmitRowsInOrder(kernel.elements(), split, reductions, kernel.range(), sink);
+}
+
+struct Strip {
+  Values kept;    // The index of the kept dimensions. Its entry `column` is set later.
+  size_t column;  // A position among the kept dimensions.
+  llvm::Value* begin;
+  int64_t width;
+};
 
 // The accumulators of a strip: `copies` times its width.
 class StripSums {
@@ -250,16 +411,16 @@ void EmitColumns(Elements& elements, const DimensionSplit& split, const std::vec
 
 bool IsColumnReduction(const Instruction& reduce) { return DimensionSplit(&reduce).columns; }
 
-void EmitReductions(Elements& elements, const std::vector<const Instruction*>& instructions, const TileRange& range,
+void EmitReductions(KernelContext& kernel, const std::vector<const Instruction*>& instructions,
                     const ReductionSink& sink) {
   const DimensionSplit split(instructions[0]);
   std::vector<Reduction> reductions;
   for (const Instruction* instruction : instructions) reductions.emplace_back(instruction);
   // On a GPU, a thread computes one result, so that adjacent threads read adjacent elements of columns.
-  if (split.columns && range.thread == nullptr) {
-    EmitColumns(elements, split, reductions, range, sink);
+  if (split.columns && kernel.range().thread == nullptr) {
+    EmitColumns(kernel.elements(), split, reductions, kernel.range(), sink);
   } else {
-    EmitRows(elements, split, reductions, range, sink);
+    EmitRows(kernel, split, reductions, sink);
   }
 }
 

@@ -15,10 +15,10 @@ namespace xlad::compiler {
 // Receives the leaves of reduction `which` at a result index. Called once for each reduction, inside the emitted loops.
 using ReductionSink = std::function<void(size_t which, const Index& index, const Values& values)>;
 
-// Emits reductions of operands of equal sizes over the same dimensions in one pass, for the results in `range`. If
-// IsColumnReduction is true and the range is a tile, it must be made by TileColumns for the sizes of the results and
-// kMaxStrip.
-void EmitReductions(Elements& elements, const std::vector<const hlo::Instruction*>& reductions, const TileRange& range,
+// Emits reductions of operands of equal sizes over the same dimensions in one pass, for the results in the range of the
+// kernel. If IsColumnReduction is true and the range is a tile, it must be made by TileColumns for the sizes of the
+// results and kMaxStrip.
+void EmitReductions(KernelContext& kernel, const std::vector<const hlo::Instruction*>& reductions,
                     const ReductionSink& sink);
 
 // Reductions of long rows by blocks of threads on a GPU. A block computes one position of all outputs. In part 0, each
