@@ -69,6 +69,8 @@ bool IsConvolutionWorthBlocks(const Instruction& conv) {
              kMinDepth;
 }
 
+// Nanoseconds for one element of a window of a select-and-scatter that is computed for vectors of columns.
+constexpr double kNsOfVectorSelection = 0.3;
 // Nanoseconds for one product of a convolution that is computed for vectors of groups.
 constexpr double kNsOfVectorProduct = 0.1;
 
@@ -102,8 +104,8 @@ double NsOf(const Instruction& instruction) {
     case Opcode::kTopk:
       return 20 * kNsOfScalar * static_cast<double>(instruction.operand(0)->shape().elements());
     case Opcode::kSelectAndScatter:  // Each element of the source selects one element of its window.
-      return kNsOfScalar * static_cast<double>(instruction.operand(1)->shape().elements()) *
-             hlo::WindowElements(instruction);
+      return (HasVectorsOfColumns(instruction) ? kNsOfVectorSelection : kNsOfScalar) *
+             static_cast<double>(instruction.operand(1)->shape().elements()) * hlo::WindowElements(instruction);
     case Opcode::kScatter:
       return kNsOfScalar *
              static_cast<double>(instruction.operand(instruction.operand_count() - 1)->shape().elements());
@@ -181,6 +183,15 @@ bool HasVectorsOfGroups(const Instruction& product) {
   if (n.output_feature != last || n.kernel_output_feature != last || features < kMinGroups) return false;
   if (attributes.batch_group_count == features) return n.input_batch == last && input[last] == features;
   return attributes.feature_group_count == features && n.input_feature == last && kernel[n.kernel_input_feature] == 1;
+}
+
+bool HasVectorsOfColumns(const Instruction& select_and_scatter) {
+  constexpr int64_t kMinColumns = 8;
+  const tensor::Dims& sizes = select_and_scatter.operand(1)->shape().dims();
+  if (sizes.size() < 2 || sizes.back() < kMinColumns) return false;
+  const hlo::WindowDimension& last = select_and_scatter.attributes().window->back();
+  return last.size == 1 && last.stride == 1 && last.padding_low == 0 && last.padding_high == 0 &&
+         last.base_dilation == 1;
 }
 
 double EstimateNs(const Instruction& root) {

@@ -22,6 +22,10 @@ bool IsWorthBlocks(const hlo::Instruction& product);
 // compute them for vectors of groups, unless they are library ops.
 bool HasVectorsOfGroups(const hlo::Instruction& product);
 
+// Whether the last dimension of a select-and-scatter has no windows and at least 8 elements, as the channels of
+// channels-last images. CPU kernels compute vectors of it.
+bool HasVectorsOfColumns(const hlo::Instruction& select_and_scatter);
+
 // The bytes that an instruction, which may be a fusion, reads and writes. The operands of dots, convolutions, other
 // library ops and topk are counted completely. Any other operand counts as at most as many elements as the largest
 // result or reduced array has.

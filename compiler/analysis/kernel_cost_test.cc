@@ -136,6 +136,23 @@ TEST(KernelCost, DepthwiseConvolutionsHaveVectorsOfGroups) {
   EXPECT_DOUBLE_EQ(EstimateNs(*depthwise->entry()->root()), 0.1 * products + 0.04 * bytes);
 }
 
+// The gradient of pooling is computed for vectors of channels if they are the last dimension.
+TEST(KernelCost, GradientsOfPoolingCostLessWithChannelsLast) {
+  const auto estimate = [](absl::string_view operand, absl::string_view source, absl::string_view window) {
+    const auto module = hlo::ParseText(absl::StrCat(
+        "HloModule m\nge {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT r = pred[] compare(a, b), "
+        "direction=GE\n}\nadd {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT r = f32[] add(a, b)\n}\n"
+        "ENTRY e {\n  x = f32[",
+        operand, "] parameter(0)\n  s = f32[", source, "] parameter(1)\n  z = f32[] constant(0)\n  ROOT r = f32[",
+        operand, "] select-and-scatter(x, s, z), window={", window, "}, select=ge, scatter=add\n}\n"));
+    EXPECT_TRUE(module.ok()) << module.status();
+    return EstimateNs(*(*module)->entry()->root());
+  };
+  const double selections = 2 * 3 * 4 * 16 * 4, bytes = 4 * (2 * 2 * 6 * 8 * 16 + 2 * 3 * 4 * 16 + 1);
+  EXPECT_DOUBLE_EQ(estimate("2,6,8,16", "2,3,4,16", "size=1x2x2x1 stride=1x2x2x1"), 0.3 * selections + 0.04 * bytes);
+  EXPECT_DOUBLE_EQ(estimate("2,16,6,8", "2,16,3,4", "size=1x1x2x2 stride=1x1x2x2"), 2 * selections + 0.04 * bytes);
+}
+
 // Each row is multiplied with the matrix of its own group, however many groups there are.
 TEST(KernelCost, RaggedDotsDoNotCostMoreForMoreGroups) {
   for (const int64_t groups : {1, 8}) {

@@ -183,22 +183,38 @@ TEST(Tiles, OverlappingPiecesOfChannelsAreInOneTile) {
 }
 
 // The gradient of pooling over `channels` channels of `images` images, in the order of dimensions of JAX.
-std::string PoolingGradient(int64_t images, int64_t channels, const std::string& select, const std::string& scatter) {
-  return Program(absl::StrCat(" x = f32[", images, ",7,6,", channels, "] parameter(0)\n s = f32[", images, ",4,3,",
-                              channels, "] parameter(1)\n z = f32[] parameter(2)\n ROOT r = f32[", images, ",7,6,",
+std::string PoolingGradient(int64_t images, int64_t channels, const std::string& select, const std::string& scatter,
+                            const std::string& type = "f32") {
+  return Program(absl::StrCat(" x = T[", images, ",7,6,", channels, "] parameter(0)\n s = T[", images, ",4,3,",
+                              channels, "] parameter(1)\n z = T[] parameter(2)\n ROOT r = T[", images, ",7,6,",
                               channels, "] select-and-scatter(x, s, z), window={size=1x3x2x1 stride=1x2x2x1 ",
-                              "pad=0_0x1_1x0_0x0_0}, select=", select, ", scatter=", scatter));
+                              "pad=0_0x1_1x0_0x0_0}, select=", select, ", scatter=", scatter),
+                 type);
 }
 
 TEST(Tiles, GradientsOfPooling) {
   Batch batch;
-  for (const int64_t images : {1, 5}) {
-    for (const int64_t channels : {3, 8, 64, 75}) {
-      batch.Add(PoolingGradient(images, channels, "GE", "add"), Close(1e-5));
-      batch.Add(PoolingGradient(images, channels, "LT", "max"));
-    }
+  for (const int64_t channels : {3, 8, 64, 75}) {
+    batch.Add(PoolingGradient(5, channels, "GE", "add"), Close(1e-5));
+    batch.Add(PoolingGradient(channels == 64 ? 1 : 5, channels, "LT", "max"));
   }
   batch.Add(PoolingGradient(2, 16, "GE", "add"), Close(1e-5), /*specials=*/true);
+  for (const char* type : {"f64", "bf16", "s32", "u8"}) {
+    batch.Add(PoolingGradient(2, 20, "GE", "add", type), Close(std::string(type) == "bf16" ? 0.1 : 1e-12));
+  }
+  // Windows that overlap in both dimensions, channels first, and windows of three dimensions with gaps between them.
+  batch.Add(Program(" x = f32[2,9,8,16] parameter(0)\n s = f32[2,7,3,16] parameter(1)\n z = f32[] parameter(2)\n"
+                    " ROOT r = f32[2,9,8,16] select-and-scatter(x, s, z), window={size=1x3x4x1 stride=1x1x2x1}, "
+                    "select=GE, scatter=add"),
+            Close(1e-5));
+  batch.Add(Program(" x = f32[2,5,8,9] parameter(0)\n s = f32[2,5,4,4] parameter(1)\n z = f32[] parameter(2)\n"
+                    " ROOT r = f32[2,5,8,9] select-and-scatter(x, s, z), window={size=1x1x2x3 stride=1x1x2x2}, "
+                    "select=GE, scatter=add"),
+            Close(1e-5));
+  batch.Add(Program(" x = f32[2,5,6,7,8] parameter(0)\n s = f32[2,2,3,2,8] parameter(1)\n z = f32[] parameter(2)\n"
+                    " ROOT r = f32[2,5,6,7,8] select-and-scatter(x, s, z), window={size=1x2x2x2x1 stride=1x3x2x4x1}, "
+                    "select=LT, scatter=mul"),
+            Close(1e-5));
   // The first dimension has windows, so the kernel is not divided.
   batch.Add(Program(" x = f32[9,20] parameter(0)\n s = f32[4,20] parameter(1)\n z = f32[] parameter(2)\n"
                     " ROOT r = f32[9,20] select-and-scatter(x, s, z), window={size=3x1 stride=2x1}, select=GE, "

@@ -1,5 +1,6 @@
 // Kernels whose results depend on the order of their steps: scan, select-and-scatter.
 #include "base/rounding.h"
+#include "compiler/analysis/kernel_cost.h"
 #include "compiler/codegen/llvm/element_rules.h"
 #include "compiler/codegen/llvm/kernel.h"
 #include "compiler/codegen/llvm/reducer.h"
@@ -250,14 +251,6 @@ class ColumnSelector {
   llvm::Value *selected_, *standing_;
 };
 
-// Whether the last dimension has no windows and enough elements for vectors.
-bool HasOwnColumns(const Instruction& root) {
-  constexpr int64_t kMinColumns = 8;
-  const std::vector<size_t> own = OwnDimsOf(*root.attributes().window);
-  const Dims& sizes = root.operand(1)->shape().dims();
-  return !own.empty() && own.back() + 1 == sizes.size() && sizes.size() > 1 && sizes.back() >= kMinColumns;
-}
-
 // Tiles are ranges of the first dimension if it has no windows.
 void SelectInColumns(KernelContext& kernel, const Instruction& root) {
   Ir& ir = kernel.ir();
@@ -295,7 +288,7 @@ void SelectInColumns(KernelContext& kernel, const Instruction& root) {
 // source element with the output element that `select` chooses in the window. On a GPU, there is one thread for each
 // index of the dimensions without windows (images and channels). A thread combines its elements in order.
 void EmitSelectAndScatter(KernelContext& kernel, const Instruction& root) {
-  if (!kernel.has_threads() && HasOwnColumns(root)) return SelectInColumns(kernel, root);
+  if (!kernel.has_threads() && HasVectorsOfColumns(root)) return SelectInColumns(kernel, root);
   Ir& ir = kernel.ir();
   const ArrayView out = kernel.outputs()[0].array;
   std::vector<size_t> own;
