@@ -173,16 +173,27 @@ bool IsWorthBlocks(const Instruction& product) {
   return product.opcode() == Opcode::kConvolution ? IsConvolutionWorthBlocks(product) : IsDotWorthBlocks(product);
 }
 
-bool HasVectorsOfGroups(const Instruction& product) {
+bool IsDepthwise(const Instruction& product) {
   constexpr int64_t kMinGroups = 4;
   if (product.opcode() != Opcode::kConvolution || product.shape().elements() == 0) return false;
   const hlo::Attributes& attributes = product.attributes();
   const hlo::ConvolutionDimensions& n = *attributes.convolution;
-  const tensor::Dims &input = product.operand(0)->shape().dims(), &kernel = product.operand(1)->shape().dims();
-  const int64_t last = product.shape().ndim() - 1, features = product.shape().dims()[last];
-  if (n.output_feature != last || n.kernel_output_feature != last || features < kMinGroups) return false;
-  if (attributes.batch_group_count == features) return n.input_batch == last && input[last] == features;
-  return attributes.feature_group_count == features && n.input_feature == last && kernel[n.kernel_input_feature] == 1;
+  const int64_t features = product.shape().dim(n.output_feature);
+  if (features < kMinGroups) return false;
+  if (attributes.batch_group_count == features) return product.operand(0)->shape().dim(n.input_batch) == features;
+  return attributes.feature_group_count == features && product.operand(1)->shape().dim(n.kernel_input_feature) == 1;
+}
+
+int64_t InputDimensionOfGroups(const Instruction& depthwise) {
+  const hlo::ConvolutionDimensions& n = *depthwise.attributes().convolution;
+  return depthwise.attributes().batch_group_count != 1 ? n.input_batch : n.input_feature;
+}
+
+bool HasVectorsOfGroups(const Instruction& product) {
+  if (!IsDepthwise(product)) return false;
+  const hlo::ConvolutionDimensions& n = *product.attributes().convolution;
+  const int64_t last = product.shape().ndim() - 1;
+  return n.output_feature == last && n.kernel_output_feature == last && InputDimensionOfGroups(product) == last;
 }
 
 bool HasVectorsOfColumns(const Instruction& select_and_scatter) {

@@ -17,9 +17,13 @@ double EstimateNs(const hlo::Instruction& root);
 // long as single elements.
 bool IsWorthBlocks(const hlo::Instruction& product);
 
-// Whether a convolution has one feature in each group, and the elements of neighboring groups are neighbors in both
-// operands and in the result. Depthwise convolutions of channels-last images and their gradients are such. CPU kernels
-// compute them for vectors of groups, unless they are library ops.
+// Whether a convolution has at least four groups of one feature each, as depthwise convolutions and their gradients.
+bool IsDepthwise(const hlo::Instruction& product);
+// The dimension of the input in which the groups of a depthwise convolution are.
+int64_t InputDimensionOfGroups(const hlo::Instruction& depthwise);
+// Whether a convolution is depthwise, and the elements of neighboring groups are neighbors in both operands and in the
+// result, as in channels-last images. CPU kernels compute such convolutions for vectors of groups, unless they are
+// library ops.
 bool HasVectorsOfGroups(const hlo::Instruction& product);
 
 // Whether the last dimension of a select-and-scatter has no windows and at least 8 elements, as the channels of

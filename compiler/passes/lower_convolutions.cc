@@ -1,19 +1,25 @@
 // Replaces convolutions that the library does not support with matrix products.
 //
 // Needs: simplified. Leaves: library convolutions (compiler/analysis/library_op.h), and convolutions that become
-// kernels (compiler/codegen/llvm/convolution.cc). The latter have batch groups, elements that are not floats, operands
-// of different types, no spatial dimension, no elements, patches of more than kMaxPatchBytes, or more than kMaxSlices
-// slices (see below).
+// kernels (compiler/codegen/llvm/convolution.cc). The latter are depthwise, or have batch groups, elements that are not
+// floats, operands of different types, no spatial dimension, no elements, patches of more than kMaxPatchBytes, or more
+// than kMaxSlices slices (see below).
 //
-// The method is im2col: a convolution contracts over window positions and input features. Its patches, which are the
-// elements under the window for each output position, are stacked from strided slices of the padded input and
-// multiplied with the kernel by one dot. There is one slice for each window position. The output may have fewer
-// positions than the window, as in the gradient of a kernel. If it does and there are no feature groups, there is one
-// slice for each output position instead, and the dot contracts over the window.
+// The features of depthwise convolutions become the last dimension of both operands and of the result, because kernels
+// compute vectors of features (HasVectorsOfGroups).
+//
+// The method for all other convolutions is im2col: a convolution contracts over window positions and input features.
+// Its patches, which are the elements under the window for each output position, are stacked from strided slices of the
+// padded input and multiplied with the kernel by one dot. There is one slice for each window position. The output may
+// have fewer positions than the window, as in the gradient of a kernel. If it does and there are no feature groups,
+// there is one slice for each output position instead, and the dot contracts over the window.
 
 #include <algorithm>
+#include <numeric>
 
+#include "compiler/analysis/clone.h"
 #include "compiler/analysis/hlo_names.h"
+#include "compiler/analysis/kernel_cost.h"
 #include "compiler/analysis/library_op.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/replace_instructions.h"
@@ -39,6 +45,7 @@ class ConvolutionLowering {
 
   // The replacement, or null if the convolution is not replaced.
   Instruction* Run() {
+    if (IsDepthwise(*convolution_)) return HasVectorsOfGroups(*convolution_) ? nullptr : FeaturesLast();
     if (convolution_->attributes().batch_group_count != 1 || window_.empty()) return nullptr;
     if (!tensor::IsFloating(convolution_->shape().type())) return nullptr;
     if (convolution_->operand(0)->shape().type() != convolution_->operand(1)->shape().type()) return nullptr;
@@ -57,6 +64,38 @@ class ConvolutionLowering {
   }
 
  private:
+  // The same depthwise convolution with vectors of groups, between transposes of its operands and of its result.
+  Instruction* FeaturesLast() {
+    const int64_t last = convolution_->shape().ndim() - 1, of_input = InputDimensionOfGroups(*convolution_);
+    Instruction* input = MoveToEnd(convolution_->operand(0), of_input);
+    Instruction* kernel = MoveToEnd(convolution_->operand(1), dims_.kernel_output_feature);
+    Instruction* moved = CloneWithOperands(*convolution_, {input, kernel}, convolution_->parent());
+    hlo::ConvolutionDimensions& n = *moved->mutable_attributes().convolution;
+    Renumber(of_input, last, {&n.input_batch, &n.input_feature}, &n.input_spatial);
+    Renumber(dims_.kernel_output_feature, last, {&n.kernel_input_feature, &n.kernel_output_feature}, &n.kernel_spatial);
+    Renumber(dims_.output_feature, last, {&n.output_batch, &n.output_feature}, &n.output_spatial);
+    const Dims order = ToEnd(dims_.output_feature);
+    moved->mutable_shape() = Shape(convolution_->shape().type(), tensor::Select(convolution_->shape().dims(), order));
+    return builder_.Transpose(moved, tensor::Inverse(order));
+  }
+
+  // All dimensions in order, but d at the end.
+  Dims ToEnd(int64_t d) const {
+    Dims order(convolution_->shape().ndim());
+    std::iota(order.begin(), order.end(), 0);
+    std::rotate(order.begin() + d, order.begin() + d + 1, order.end());
+    return order;
+  }
+  Instruction* MoveToEnd(Instruction* x, int64_t d) {
+    return d + 1 == x->shape().ndim() ? x : builder_.Transpose(x, ToEnd(d));
+  }
+  // Assigns the numbers that dimensions have after dimension d has moved to the end.
+  static void Renumber(int64_t d, int64_t last, std::initializer_list<int64_t*> numbers, Dims* spatial) {
+    const auto renumber = [&](int64_t& number) { number = number == d ? last : number > d ? number - 1 : number; };
+    for (int64_t* number : numbers) renumber(*number);
+    for (int64_t& number : *spatial) renumber(number);
+  }
+
   int64_t PatchBytes(const Dims& stacked, const Dims& kept) const {
     const Shape& input = convolution_->operand(0)->shape();
     return input.dim(dims_.input_batch) * input.dim(dims_.input_feature) * tensor::Product(stacked) *
