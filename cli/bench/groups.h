@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "collectives/exec/group/process_group.h"
 #include "collectives/exec/messages/message_group.h"
+#include "collectives/plan/algorithm.h"
 #include "collectives/plan/cost.h"
 #include "collectives/plan/mapped.h"
 
@@ -135,9 +136,10 @@ class MessageBench {
     if (!options.plan.empty()) {
       XLAD_ASSIGN_OR_RETURN(const collectives::CollectivePlan plan, collectives::ParsePlan(options.plan));
       if (collectives::IsMapped(plan)) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "found plan ", plan.ToString(), ", which is for ranks that map each other's memory, expected a plan that ",
-            "sends messages, or --transport auto or shm"));
+        return absl::InvalidArgumentError(absl::StrCat("found plan ", plan.ToString(),
+                                                       ", which is for ranks that map each other's memory, expected ",
+                                                       "--transport auto or shm, or a plan that sends messages: ",
+                                                       collectives::AlgorithmNames(/*on_mapped_memory=*/false)));
       }
     }
     return group_.Prepare(spec, options.plan);

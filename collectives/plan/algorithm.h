@@ -53,6 +53,9 @@ absl::Span<const Algorithm> Algorithms();
 // Returns the algorithm with that name, or InvalidArgument with the names of all algorithms.
 absl::StatusOr<const Algorithm*> FindAlgorithm(absl::string_view name);
 
+// Returns the names of the algorithms that send messages, or of those on mapped memory, separated by commas.
+std::string AlgorithmNames(bool on_mapped_memory);
+
 // Whether the algorithm can run a collective of this spec, in its mode and with its reduction, with default parameters.
 bool Applies(const Algorithm& algorithm, const CollectiveSpec& spec);
 // Whether the algorithm can run a collective of this spec in the order of ReductionMode::kCanonical. Partial results

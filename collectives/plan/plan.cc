@@ -21,10 +21,14 @@ constexpr int kMaxMappedChunks = 1 << 20;
 constexpr int kMaxAscendingRanks = 64;
 constexpr char kAscending[] = "ascending";
 
-std::string NamesOf(const CollectiveSpec& spec, bool (*fits)(const Algorithm&, const CollectiveSpec&)) {
+// Returns the names of the algorithms that can replace `refused`. Ranks that exchange messages cannot run algorithms on
+// mapped memory, so these replace only each other.
+std::string NamesOf(const CollectiveSpec& spec, const Algorithm& refused,
+                    bool (*fits)(const Algorithm&, const CollectiveSpec&)) {
   std::string names;
   for (const Algorithm& algorithm : Algorithms()) {
-    if (fits(algorithm, spec)) absl::StrAppend(&names, names.empty() ? "" : ", ", algorithm.name);
+    if (algorithm.needs_windows != refused.needs_windows || !fits(algorithm, spec)) continue;
+    absl::StrAppend(&names, names.empty() ? "" : ", ", algorithm.name);
   }
   return names;
 }
@@ -81,18 +85,18 @@ absl::StatusOr<const Algorithm*> AlgorithmFor(const CollectivePlan& plan, const 
   if (!expected.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("found algorithm ", plan.algorithm, " for ", spec.ToString(),
                                                    ", which it runs only for ", expected, "; expected one of ",
-                                                   NamesOf(spec, Applies)));
+                                                   NamesOf(spec, *algorithm, Applies)));
   }
   const bool canonical = spec.mode == ReductionMode::kCanonical && Reduces(spec.kind);
   if (canonical && (!KeepsCanonicalOrder(*algorithm, spec) || !plan.order.empty())) {
     return absl::InvalidArgumentError(absl::StrCat("found algorithm ", plan.AlgorithmText(), " for ", spec.ToString(),
                                                    ", which does not keep the canonical order of reduction; expected ",
-                                                   "one of ", NamesOf(spec, KeepsCanonicalOrder)));
+                                                   "one of ", NamesOf(spec, *algorithm, KeepsCanonicalOrder)));
   }
   if (spec.reduction == Reduction::kAverage && !CanAverage(*algorithm, spec)) {
     return absl::InvalidArgumentError(absl::StrCat("found algorithm ", plan.AlgorithmText(), " for ", spec.ToString(),
                                                    ", which sends partial results, so it would divide more than once; ",
-                                                   "expected one of ", NamesOf(spec, CanAverage)));
+                                                   "expected one of ", NamesOf(spec, *algorithm, CanAverage)));
   }
   return algorithm;
 }

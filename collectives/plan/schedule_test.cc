@@ -240,7 +240,8 @@ TEST(MakePlan, RefusesBadSpecs) {
   EXPECT_THAT(
       std::string(
           BuildSchedules({.algorithm = "rign", .chunks = 1, .channels = 1}, AllReduce(2, 4)).status().message()),
-      HasSubstr("found collective algorithm \"rign\", expected one of direct"));
+      AllOf(HasSubstr("found collective algorithm \"rign\", expected one of direct, direct_one_shot, ring, "),
+            HasSubstr("for ranks that map each other's memory, one of mapped_one_shot, mapped_slots, ")));
   EXPECT_THAT(
       std::string(
           BuildSchedules({.algorithm = "ring", .chunks = 0, .channels = 1}, AllReduce(2, 4)).status().message()),

@@ -127,7 +127,7 @@ class BenchTest(CommunicationTest):
         for options, words in ((("broadcast", "--algorithm", "swing"), "which it runs only for"),
                                (("all_reduce", "--algorithm", "mapped_windows"), "which must be registered"),
                                (("all_reduce", "--algorithm", "mapped_slots", "--transport", "tcp"),
-                                "expected a plan that sends messages, or --transport auto or shm")):
+                                "expected --transport auto or shm, or a plan that sends messages: direct, ")):
             code, _, err = xlad("bench", *options, "--ranks", 3, "-b", 48, "-e", 48)
             self.assertEqual((code, err.count("xlad: error")), (2, 1), err)
             self.assertIn(words, err)

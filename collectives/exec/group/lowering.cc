@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "collectives/exec/layout.h"
 #include "collectives/exec/reduce.h"
+#include "collectives/plan/algorithm.h"
 
 namespace xlad::collectives {
 namespace {
@@ -206,8 +207,8 @@ class Lowering {
 
 absl::Status RefuseMessages(absl::string_view found) {
   return absl::UnimplementedError(
-      absl::StrCat("found ", found, ", expected a plan whose name begins with mapped_, because the ranks of a process ",
-                   "group access each other's memory and send no messages"));
+      absl::StrCat("found ", found, ", expected one of ", AlgorithmNames(/*on_mapped_memory=*/true),
+                   ", because the ranks of a process group access each other's memory and send no messages"));
 }
 
 absl::StatusOr<GroupProgram> LowerForGroup(const CollectiveSpec& spec, const Schedule& schedule,

@@ -360,7 +360,11 @@ TEST(ProcessGroup, RefusesWhatItCannotRun) {
     PrepareOptions ring;
     ring.plan = "ring";
     const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, 2, 8);
-    EXPECT_EQ(group->Prepare(spec, ring).status().code(), absl::StatusCode::kUnimplemented);
+    const absl::Status messages = group->Prepare(spec, ring).status();
+    EXPECT_EQ(messages.code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(std::string(messages.message()),
+                AllOf(HasSubstr("found plan ring "),
+                      HasSubstr("expected one of mapped_one_shot, mapped_slots, mapped_windows, because")));
     CollectiveSpec to_itself = MakeSpec(CollectiveKind::kSendRecv, 2, 8);
     to_itself.pairs = {{1, 1}};  // No rank sends a message, but with other pairs only some ranks would.
     EXPECT_EQ(group->Prepare(to_itself, {false, "direct"}).status().code(), absl::StatusCode::kUnimplemented);

@@ -18,6 +18,7 @@
 #include "collectives/exec/group/control.h"
 #include "collectives/exec/group/meeting.h"
 #include "collectives/exec/group/verdict.h"
+#include "collectives/plan/algorithm.h"
 #include "collectives/plan/mapped.h"
 
 namespace xlad::collectives {
@@ -196,9 +197,9 @@ absl::StatusOr<std::unique_ptr<MessageGroup::Operation>> MessageGroup::Prepare(c
     XLAD_ASSIGN_OR_RETURN(collective.plan, ParsePlan(plan));
   }
   if (IsMapped(collective.plan)) {
-    return absl::InvalidArgumentError(absl::StrCat("found plan ", collective.plan.ToString(),
-                                                   ", which is for ranks that map each other's memory ",
-                                                   "(ProcessGroup), expected a plan that sends messages"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "found plan ", collective.plan.ToString(), ", which is for ranks that map each other's memory ",
+        "(ProcessGroup), expected a plan that sends messages: ", AlgorithmNames(/*on_mapped_memory=*/false)));
   }
   XLAD_ASSIGN_OR_RETURN(collective.hash, ScheduleHash(collective.plan, spec));
   for (int rank = 0; rank < ranks(); ++rank) {

@@ -43,7 +43,8 @@ TEST(MessageGroup, PlansForMappedMemoryAreRefused) {
   const absl::Status status = groups[0]->Prepare(spec, "mapped_slots").status();
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("found plan mapped_slots"), HasSubstr("(ProcessGroup)"), Not(HasSubstr("transport"))));
+              AllOf(HasSubstr("found plan mapped_slots"), HasSubstr("(ProcessGroup)"),
+                    HasSubstr("a plan that sends messages: direct, "), Not(HasSubstr("transport"))));
 }
 
 }  // namespace

@@ -16,13 +16,20 @@ absl::Span<const Algorithm> Algorithms() {
 }
 
 absl::StatusOr<const Algorithm*> FindAlgorithm(absl::string_view name) {
-  std::vector<absl::string_view> names;
   for (const Algorithm& algorithm : Algorithms()) {
     if (algorithm.name == name) return &algorithm;
-    names.push_back(algorithm.name);
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("found collective algorithm \"", name, "\", expected one of ", absl::StrJoin(names, ", ")));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "found collective algorithm \"", name, "\", expected one of ", AlgorithmNames(/*on_mapped_memory=*/false),
+      "; or, for ranks that map each other's memory, one of ", AlgorithmNames(/*on_mapped_memory=*/true)));
+}
+
+std::string AlgorithmNames(bool on_mapped_memory) {
+  std::vector<absl::string_view> names;
+  for (const Algorithm& algorithm : Algorithms()) {
+    if (algorithm.needs_windows == on_mapped_memory) names.push_back(algorithm.name);
+  }
+  return absl::StrJoin(names, ", ");
 }
 
 }  // namespace xlad::collectives
