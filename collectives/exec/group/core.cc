@@ -65,11 +65,11 @@ void CopyToScratch(void* dst, const void* src, int64_t bytes, StoreKind store) {
 #endif
 }
 
-// Copies or reduces the sources of a step to its destinations. If the data does not fit into the cache, results are
-// written with stores that bypass it. There are two exceptions: scratch, which must stay in the cache, and sources that
-// are overwritten, whose lines are already in the cache. A copy to several destinations runs in blocks that fit into
-// the first-level cache, and so does a step with both cached and streamed destinations.
-void Combine(const GroupCommand& command, const GroupStep& step, const std::vector<std::byte*>& bases) {
+// Copies or reduces the sources of a step to its destinations. If `streams` is true, results are written with stores
+// that bypass the cache. There are two exceptions: scratch, which must stay in the cache, and sources that are
+// overwritten, whose lines are already in the cache. A copy to several destinations runs in blocks that fit into the
+// first-level cache, and so does a step with both cached and streamed destinations.
+void Combine(const GroupCommand& command, const GroupStep& step, const std::vector<std::byte*>& bases, bool streams) {
   constexpr int64_t kBlock = 16 << 10;
   const void* sources[kMaxGroupRanks];
   void* cached[kMaxGroupRanks];
@@ -80,8 +80,8 @@ void Combine(const GroupCommand& command, const GroupStep& step, const std::vect
   for (const GroupRegion& dst : step.dsts) {
     const void** const end = sources + step.sources.size();
     const bool overwrites = std::find(sources, end, static_cast<const void*>(address(dst))) != end;
-    const bool streams = command.streams && !command.program.bases.IsScratch(dst.base) && !overwrites;
-    (streams ? streamed[num_streamed++] : cached[num_cached++]) = address(dst);
+    const bool bypasses = streams && !command.program.bases.IsScratch(dst.base) && !overwrites;
+    (bypasses ? streamed[num_streamed++] : cached[num_cached++]) = address(dst);
   }
   const bool both = num_cached > 0 && num_streamed > 0;
   const bool copies = step.kind == GroupStep::Kind::kCopy;
@@ -105,6 +105,16 @@ void Combine(const GroupCommand& command, const GroupStep& step, const std::vect
     for (int i = 0; i < num_cached; ++i) cached[i] = static_cast<std::byte*>(cached[i]) + bytes;
     for (int i = 0; i < num_streamed; ++i) streamed[i] = static_cast<std::byte*>(streamed[i]) + bytes;
   }
+}
+
+// Whether an output shares memory with the input of the same operand.
+bool IsInPlace(const GroupLaunch& launch) {
+  const GroupCommand& command = *launch.command;
+  for (size_t i = 0; i < launch.inputs.size() && i < launch.outputs.size(); ++i) {
+    const std::byte *const input = Bytes(launch.inputs[i]), *const output = Bytes(launch.outputs[i]);
+    if (input < output + command.output_bytes[i] && output < input + command.input_bytes[i]) return true;
+  }
+  return false;
 }
 
 // Returns, for each base, the end of the furthest access of any step.
@@ -214,6 +224,7 @@ void GroupCore::Enter(const GroupLaunch& launch, uint64_t sequence) {
 }
 
 void GroupCore::SetBases(const GroupLaunch& launch, uint64_t sequence, bool in_line) {
+  streams_ = IsInPlace(launch) ? launch.command->streams_in_place : launch.command->streams;
   const GroupBases& bases = launch.command->program.bases;
   bases_.resize(std::max<size_t>(bases_.size(), ranks_ * bases.stride()));
   for (int peer = 0; peer < ranks_; ++peer) {
@@ -355,7 +366,7 @@ absl::Status GroupCore::RunStep(const GroupLaunch& launch, const GroupStep& step
       return absl::OkStatus();
     case GroupStep::Kind::kCopy:
     case GroupStep::Kind::kReduce:
-      Combine(*launch.command, step, bases_);
+      Combine(*launch.command, step, bases_, streams_);
       return absl::OkStatus();
   }
   return absl::OkStatus();

@@ -35,7 +35,9 @@ struct GroupCommand {
   ReduceFunction reduce = nullptr;
   // Null unless the command is a board whose only step reduces all payloads.
   SmallReduceFunction small_reduce = nullptr;
-  bool streams = false;  // True if the data of all ranks does not fit into the cache.
+  // Whether the data of all ranks does not fit into the cache, if inputs and outputs are separate buffers.
+  bool streams = false;
+  bool streams_in_place = false;  // The same if they are the same buffer.
   int64_t element_bytes = 0;
   std::vector<int64_t> input_bytes, output_bytes;  // One element per operand.
   std::vector<int64_t> accessed_bytes;  // For each base (GroupBases), the end of the furthest access of any step.
@@ -124,6 +126,7 @@ class GroupCore {
   std::vector<uint64_t> sent_[kSignalFlags], expected_[kSignalFlags];  // The number of signals to and from each rank.
   std::vector<std::byte*> bases_;                                      // The addresses of the running operation.
   std::vector<bool> mapped_;                                           // Whether the buffers of a peer are in bases_.
+  bool streams_ = false;  // Whether the running operation writes its results with streaming stores.
   std::vector<const void*> payloads_[2];
 };
 

@@ -89,9 +89,9 @@ GroupProtocol ProtocolOf(const CollectivePlan& plan, const CollectiveSpec& spec)
   return plan.algorithm == kMappedOneShot ? GroupProtocol::kBoard : GroupProtocol::kSlots;
 }
 
-bool StreamsResults(const CollectiveSpec& spec, const GroupMachine& machine) {
-  const int64_t width = tensor::ByteWidth(spec.type);
-  const int64_t bytes = (spec.input_elements() + spec.output_elements()) * width;
+bool StreamsResults(const CollectiveSpec& spec, bool in_place, const GroupMachine& machine) {
+  const int64_t in = spec.input_elements(), out = spec.output_elements();
+  const int64_t bytes = (in_place ? std::max(in, out) : in + out) * tensor::ByteWidth(spec.type);
   return bytes * machine.ranks > machine.cache_bytes / 4 * 3;
 }
 

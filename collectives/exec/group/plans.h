@@ -29,6 +29,6 @@ GroupProtocol ProtocolOf(const CollectivePlan& plan, const CollectiveSpec& spec)
 
 // Returns true if the data of all ranks together needs more than three quarters of the cache. Results are then written
 // with stores that bypass the cache.
-bool StreamsResults(const CollectiveSpec& spec, const GroupMachine& machine);
+bool StreamsResults(const CollectiveSpec& spec, bool in_place, const GroupMachine& machine);
 
 }  // namespace xlad::collectives

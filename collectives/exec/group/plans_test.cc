@@ -24,5 +24,17 @@ TEST(GroupPlans, TheRootOfABroadcastFillsOneSlotWhileTheOthersReadAnother) {
   EXPECT_EQ(plan(17 << 10, /*exclusive=*/true, 3).chunks, 1);
 }
 
+TEST(GroupPlans, ResultsBypassTheCacheIfTheBuffersOfAllRanksDoNotFit) {
+  const auto streams = [](CollectiveKind kind, int64_t mib, bool in_place) {
+    const CollectiveSpec spec = MakeSpec(kind, 2, (mib << 20) / 4);
+    return StreamsResults(spec, in_place, {2, /*exclusive=*/true, 256 << 10, 32 << 20});
+  };
+  EXPECT_FALSE(streams(CollectiveKind::kAllReduce, 6, /*in_place=*/false));
+  EXPECT_TRUE(streams(CollectiveKind::kAllReduce, 7, /*in_place=*/false));
+  // In place, the input and the output are the same memory.
+  EXPECT_FALSE(streams(CollectiveKind::kAllReduce, 12, /*in_place=*/true));
+  EXPECT_TRUE(streams(CollectiveKind::kAllReduce, 13, /*in_place=*/true));
+}
+
 }  // namespace
 }  // namespace xlad::collectives
