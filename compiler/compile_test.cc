@@ -29,6 +29,19 @@ CompileRequest RequestFor(const std::string& text) {
   return request;
 }
 
+CompileRequest RequestFor(const std::string& text, const char* device_kind, const char* triple) {
+  CompileRequest request = RequestFor(text);
+  request.mutable_target()->set_device_kind(device_kind);
+  request.mutable_target()->set_triple(triple);
+  return request;
+}
+
+CompileRequest RequestForGpuWithDots(const std::string& text) {
+  CompileRequest request = RequestFor(text, "cuda", "nvptx64-nvidia-cuda");
+  request.mutable_target()->set_has_dots_of_f64_and_s8(true);
+  return request;
+}
+
 constexpr char kSmall[] = R"(HloModule small, input_output_alias={ {0}: (0, {}, may-alias) }
 ENTRY e {
   p = f32[8,8] parameter(0)
@@ -61,9 +74,7 @@ ENTRY e {
   for (const auto& [kind, triple, has_dots, library_ops] :
        {Case{"cpu", "", true, 0}, Case{"gpu_sim", "", true, 0}, Case{"cuda", "nvptx64-nvidia-cuda", true, 2},
         Case{"cuda", "nvptx64-nvidia-cuda", false, 0}}) {
-    CompileRequest request = RequestFor(text);
-    request.mutable_target()->set_device_kind(kind);
-    request.mutable_target()->set_triple(triple);
+    CompileRequest request = RequestFor(text, kind, triple);
     request.mutable_target()->set_has_dots_of_f64_and_s8(has_dots);
     const auto compilation = CompileToSteps(request);
     ASSERT_TRUE(compilation.ok()) << compilation.status();
@@ -74,16 +85,12 @@ ENTRY e {
 
 // The usual form of a product, [m, k] x [k, n], becomes a transpose and a product that cuBLASLt supports for s8.
 TEST(Compile, S8DotsForGpusAreContiguousAlongTheSum) {
-  CompileRequest request = RequestFor(R"(HloModule m
+  const auto compilation = CompileToSteps(RequestForGpuWithDots(R"(HloModule m
 ENTRY e {
   a = s8[8,16] parameter(0)
   b = s8[16,12] parameter(1)
   ROOT d = s32[8,12] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-})");
-  request.mutable_target()->set_device_kind("cuda");
-  request.mutable_target()->set_triple("nvptx64-nvidia-cuda");
-  request.mutable_target()->set_has_dots_of_f64_and_s8(true);
-  const auto compilation = CompileToSteps(request);
+})"));
   ASSERT_TRUE(compilation.ok()) << compilation.status();
   ASSERT_EQ(compilation->steps.steps.size(), 2u);
   ASSERT_EQ(compilation->steps.library_ops.size(), 1u);
@@ -97,13 +104,9 @@ ENTRY e {
 TEST(Compile, DotsOfF64WithManyDimensionsAreNotLibraryOps) {
   const auto library_ops = [](const std::string& lhs, const std::string& rhs, const std::string& out,
                               const std::string& dims) {
-    CompileRequest request =
-        RequestFor(absl::StrCat("HloModule m\nENTRY e {\n  a = f64[", lhs, "] parameter(0)\n  b = f64[", rhs,
-                                "] parameter(1)\n  ROOT d = f64[", out, "] dot(a, b), ", dims, "\n}"));
-    request.mutable_target()->set_device_kind("cuda");
-    request.mutable_target()->set_triple("nvptx64-nvidia-cuda");
-    request.mutable_target()->set_has_dots_of_f64_and_s8(true);
-    const auto compilation = CompileToSteps(request);
+    const auto compilation = CompileToSteps(
+        RequestForGpuWithDots(absl::StrCat("HloModule m\nENTRY e {\n  a = f64[", lhs, "] parameter(0)\n  b = f64[", rhs,
+                                           "] parameter(1)\n  ROOT d = f64[", out, "] dot(a, b), ", dims, "\n}")));
     EXPECT_TRUE(compilation.ok()) << compilation.status();
     return compilation.ok() ? std::ssize(compilation->steps.library_ops) : -1;
   };
@@ -140,9 +143,7 @@ ENTRY e {
   for (const auto& [kind, triple, chip, steps] :
        {Case{"cpu", "", "", 1}, Case{"cpu", "", "v5e", 2}, Case{"gpu_sim", "", "", 2},
         Case{"cuda", "nvptx64-nvidia-cuda", "", 2}}) {
-    CompileRequest request = RequestFor(text);
-    request.mutable_target()->set_device_kind(kind);
-    request.mutable_target()->set_triple(triple);
+    CompileRequest request = RequestFor(text, kind, triple);
     request.mutable_target()->set_chip(chip);
     const auto compilation = CompileToSteps(request);
     ASSERT_TRUE(compilation.ok()) << compilation.status();
@@ -403,24 +404,31 @@ TEST(Compile, ManyConditionalsThatCallALargeBranchInAReducerAreRefused) {
   EXPECT_LE(SizeOfReducer(*many), 65'536);
 }
 
+// A reduction after FlattenControlFlow. The instructions of its reducer follow x0 = a + b. They may have loops that
+// count from their operand to `limit`: while(i), condition=below, body=next.
+std::unique_ptr<Module> FlattenedReduction(int limit, const std::string& instructions) {
+  auto module = hlo::ParseText(
+      absl::StrCat("HloModule m\nbelow { i = s32[] parameter(0) n = s32[] constant(", limit,
+                   ") ROOT c = pred[] compare(i, n), direction=LT }\n",
+                   "next { i = s32[] parameter(0) one = s32[] constant(1) ROOT j = s32[] add(i, one) }\n",
+                   "sum { a = s32[] parameter(0) b = s32[] parameter(1) x0 = s32[] add(a, b)\n", instructions, "}\n",
+                   "ENTRY e { x = s32[3] parameter(0) z = s32[] constant(0)\n",
+                   "ROOT r = s32[] reduce(x, z), dimensions={0}, to_apply=sum }\n"));
+  EXPECT_TRUE(module.ok()) << module.status();
+  PassContext context;
+  EXPECT_TRUE(FlattenControlFlow(**module, context).ok());
+  return *std::move(module);
+}
+
 // Each loop becomes 120 to 198 instructions when it is unrolled, and the limit holds for all of them together.
 TEST(Compile, LoopsInAReducerAreUnrolledUpToALimit) {
-  std::string text = R"(HloModule m
-below { i = s32[] parameter(0) n = s32[] constant(100) ROOT c = pred[] compare(i, n), direction=LT }
-next { i = s32[] parameter(0) one = s32[] constant(1) ROOT j = s32[] add(i, one) }
-sum { a = s32[] parameter(0) b = s32[] parameter(1) w0 = s32[] add(a, b)
-)";
+  std::string loops;
   for (int i = 1; i <= 40; ++i) {
-    absl::StrAppend(&text, "z", i, " = s32[] constant(", i, ") l", i, " = s32[] while(z", i,
-                    "), condition=below, body=next w", i, " = s32[] add(w", i - 1, ", l", i, ")\n");
+    absl::StrAppend(&loops, "z", i, " = s32[] constant(", i, ") l", i, " = s32[] while(z", i,
+                    "), condition=below, body=next x", i, " = s32[] add(x", i - 1, ", l", i, ")\n");
   }
-  absl::StrAppend(&text, "ROOT r = s32[] copy(w40) }\nENTRY e { x = s32[3] parameter(0) z = s32[] constant(0)\n",
-                  "ROOT r = s32[] reduce(x, z), dimensions={0}, to_apply=sum }\n");
-  const auto module = hlo::ParseText(text);
-  ASSERT_TRUE(module.ok()) << module.status();
-  PassContext context;
-  ASSERT_TRUE(FlattenControlFlow(**module, context).ok());
-  const auto& reducer = (*module)->entry()->root()->called()[0]->instructions();
+  const std::unique_ptr<Module> module = FlattenedReduction(100, loops + "ROOT r = s32[] copy(x40)");
+  const auto& reducer = module->entry()->root()->called()[0]->instructions();
   const auto is_loop = [](const auto& instruction) { return instruction->opcode() == Opcode::kWhile; };
   EXPECT_THAT(std::count_if(reducer.begin(), reducer.end(), is_loop), testing::AllOf(testing::Gt(0), testing::Lt(40)));
   EXPECT_THAT(std::ssize(reducer), testing::AllOf(testing::Gt(2000), testing::Le(4096)));
@@ -428,20 +436,12 @@ sum { a = s32[] parameter(0) b = s32[] parameter(1) w0 = s32[] add(a, b)
 
 // A loop of 0 iterations adds no instructions, so the limit does not apply to it.
 TEST(Compile, ALoopOfNoIterationsInALargeReducerIsRemoved) {
-  std::string text = R"(HloModule m
-below { i = s32[] parameter(0) n = s32[] constant(0) ROOT c = pred[] compare(i, n), direction=LT }
-next { i = s32[] parameter(0) one = s32[] constant(1) ROOT j = s32[] add(i, one) }
-sum { a = s32[] parameter(0) b = s32[] parameter(1) x0 = s32[] add(a, b)
-)";
-  for (int i = 1; i <= 5000; ++i) absl::StrAppend(&text, "x", i, " = s32[] multiply(x", i - 1, ", b)\n");
-  absl::StrAppend(&text, "zero = s32[] constant(0) l = s32[] while(zero), condition=below, body=next\n",
-                  "ROOT r = s32[] add(x5000, l) }\nENTRY e { x = s32[3] parameter(0) z = s32[] constant(0)\n",
-                  "ROOT r = s32[] reduce(x, z), dimensions={0}, to_apply=sum }\n");
-  const auto module = hlo::ParseText(text);
-  ASSERT_TRUE(module.ok()) << module.status();
-  PassContext context;
-  ASSERT_TRUE(FlattenControlFlow(**module, context).ok());
-  const Computation& reducer = *(*module)->entry()->root()->called()[0];
+  std::string instructions;
+  for (int i = 1; i <= 5000; ++i) absl::StrAppend(&instructions, "x", i, " = s32[] multiply(x", i - 1, ", b)\n");
+  absl::StrAppend(&instructions, "zero = s32[] constant(0) l = s32[] while(zero), condition=below, body=next\n",
+                  "ROOT r = s32[] add(x5000, l)");
+  const std::unique_ptr<Module> module = FlattenedReduction(0, instructions);
+  const Computation& reducer = *module->entry()->root()->called()[0];
   EXPECT_EQ(std::ssize(reducer.instructions()), 5005);
   EXPECT_EQ(reducer.root()->operand(1)->opcode(), Opcode::kConstant);
 }

@@ -51,6 +51,14 @@ struct PacedCluster : Cluster {
   int64_t pauses = 0, paused_at = 0, paused_until_ns = 0;
 };
 
+// Worker a runs 100 times as many steps as b and has been paused.
+struct PausedCluster : PacedCluster {
+  PausedCluster() {
+    Run(20'000, 1000, 10);
+    EXPECT_GT(pauses, 0);
+  }
+};
+
 TEST(Pace, AFastWorkerStaysWithinSecondsOfASlowOne) {
   PacedCluster cluster;
   cluster.Run(10'000, 1000, 10);
@@ -100,17 +108,14 @@ TEST(Pace, TheNextCommonStepIsFarIfAWorkerDoesNotWait) {
 }
 
 TEST(Pace, WhenTheSlowWorkerBecomesFastTheOtherOneIsNotHeldBack) {
-  PacedCluster cluster;
-  cluster.Run(20'000, 1000, 10);
-  ASSERT_GT(cluster.pauses, 0);
+  PausedCluster cluster;
   const int64_t before = cluster.a;
   cluster.Run(30'000, 1000, 1000);
   EXPECT_GT(cluster.a - before, 50'000) << "of 60,000 steps without any pause";
 }
 
 TEST(Pace, APauseEndsAsSoonAsItIsNotNeeded) {
-  PacedCluster cluster;
-  cluster.Run(20'000, 1000, 10);
+  PausedCluster cluster;
   ASSERT_GT(cluster.paused_until_ns, cluster.clock.NowNs());
   cluster.b = cluster.a;
   cluster.Run(500, 0, 0);
@@ -119,8 +124,7 @@ TEST(Pace, APauseEndsAsSoonAsItIsNotNeeded) {
 
 // A worker that is slow because its machine is busy reports late, too.
 TEST(Pace, ASilentWorkerDoesNotEndThePauseOfAnother) {
-  PacedCluster cluster;
-  cluster.Run(20'000, 1000, 10);
+  PausedCluster cluster;
   for (int64_t ms = 0; ms < 2500; ms += 500) {
     cluster.Beat(1, cluster.job, cluster.a);
     cluster.Advance(500);
@@ -161,8 +165,7 @@ TEST(Pace, NoWorkerIsPausedWhileAnotherOneIsSilent) {
 }
 
 TEST(Pace, AfterARestartTheSpeedIsMeasuredAgain) {
-  PacedCluster cluster;
-  cluster.Run(20'000, 1000, 10);
+  PausedCluster cluster;
   const std::vector<RunningTask> on_a = {cluster.Task(cluster.job, cluster.a)};
   const std::vector<RunningTask> on_b = {cluster.Task(cluster.job, cluster.b)};
   cluster.Restart();

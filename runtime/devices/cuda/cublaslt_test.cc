@@ -22,6 +22,12 @@ class CublasLtTest : public CudaLibraryOpTest {
     XLAD_ASSIGN_OR_RETURN(const cuda::CublasLt* const products, cuda::LoadCublasLt(kCublasLtDouble));
     return MakeCudaDevice(driver, 0, products);
   }
+  // An executable whose op 0 is the product of f32[4,5] and f32[5,6].
+  static Executable Product() {
+    Executable executable = MakeExecutable("");
+    *executable.add_library_ops() = MakeDot({{4, 5}, {5, 6}, {4, 6}, {}, {1}, {0}}, kAllF32);
+    return executable;
+  }
   // A number that the double counts: the "Objects" that exist, or the "Products" that were enqueued.
   static int Counted(const std::string& what) {
     void* const library = dlopen(kCublasLtDouble, RTLD_NOW);
@@ -264,20 +270,34 @@ TEST_F(CublasLtTest, FailuresWhenAnExecutableIsLoaded) {
   }
 }
 
+// An executable of a product of f32[4,5] and f32[5,6], loaded on a device, with 4 KiB of memory.
+struct LoadedProduct {
+  LoadedProduct(Device* device, Executable executable) {
+    loaded = *device->Load(std::move(executable));
+    stream = *device->MakeStream();
+    launcher = *loaded->MakeLauncher(0, stream.get());
+    memory = *device->Allocate(4 << 10);
+  }
+  // Enqueues the product. The result begins at byte `result` of the memory.
+  absl::Status Run(int64_t result) {
+    auto* const address = static_cast<std::byte*>(memory->address());
+    return launcher->RunLibraryOp(0, std::vector<void*>{address, address + 1024, address + result});
+  }
+
+  std::unique_ptr<LoadedExecutable> loaded;
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<Launcher> launcher;
+  std::unique_ptr<DeviceMemory> memory;
+};
+
 TEST_F(CublasLtTest, FailuresOfAProduct) {
   const auto device = *Make();
-  Executable executable = MakeExecutable("");
-  *executable.add_library_ops() = MakeDot({{4, 5}, {5, 6}, {4, 6}, {}, {1}, {0}}, kAllF32);
-  const auto loaded = *device->Load(executable);
-  const auto stream = *device->MakeStream();
-  const auto launcher = *loaded->MakeLauncher(0, stream.get());
-  const auto memory = *device->Allocate(4 << 10);
-  auto* const address = static_cast<std::byte*>(memory->address());
+  LoadedProduct product(device.get(), Product());
   Configure("fail=cublasLtMatmul:13");
-  const absl::Status status = launcher->RunLibraryOp(0, std::vector<void*>{address, address + 1024, address + 2048});
+  const absl::Status status = product.Run(/*result=*/2048);
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(Message(status), AllOf(HasSubstr("cublasLtMatmul"), HasSubstr("CUBLAS_STATUS_EXECUTION_FAILED (13)")));
-  EXPECT_EQ(stream->Synchronize(), status) << "the stream keeps its first error";
+  EXPECT_EQ(product.stream->Synchronize(), status) << "the stream keeps its first error";
 }
 
 // The codes of CUDA and of the library overlap: CUDA_ERROR_INVALID_VALUE and CUBLAS_STATUS_NOT_INITIALIZED are both 1.
@@ -304,15 +324,9 @@ TEST_F(CublasLtTest, AnErrorOfAsynchronousWorkIsNotTakenForACodeOfTheLibrary) {
 // A product that accesses memory outside of allocations fails like a kernel.
 TEST_F(CublasLtTest, IllegalAddresses) {
   const auto device = *Make();
-  Executable executable = MakeExecutable("");
-  *executable.add_library_ops() = MakeDot({{4, 5}, {5, 6}, {4, 6}, {}, {1}, {0}}, kAllF32);
-  const auto loaded = *device->Load(executable);
-  const auto stream = *device->MakeStream();
-  const auto launcher = *loaded->MakeLauncher(0, stream.get());
-  const auto memory = *device->Allocate(4 << 10);
-  auto* const address = static_cast<std::byte*>(memory->address());
-  ASSERT_TRUE(launcher->RunLibraryOp(0, std::vector<void*>{address, address + 1024, address + (1 << 20)}).ok());
-  const absl::Status status = stream->Synchronize();
+  LoadedProduct product(device.get(), Product());
+  ASSERT_TRUE(product.Run(/*result=*/1 << 20).ok());
+  const absl::Status status = product.stream->Synchronize();
   EXPECT_THAT(Message(status), HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS (700)"));
 }
 
