@@ -90,7 +90,7 @@ Network NetworkOf(const GroupShape& shape, const Slice& slice) {
 // one ring, which is pipelined unless `few` is true. On meshes, the published time of an all-gather ("How to Scale Your
 // Model": 680 us for 34 MB on v5e-4x4) is that of rings in one direction.
 std::vector<CollectivePlan> CandidatesOf(CollectiveKind kind, const Network& network, bool few) {
-  const int dimensions = static_cast<int>(network.grid().size());
+  const int dimensions = std::ssize(network.grid());
   if (kind == CollectiveKind::kAllToAll) return {{.algorithm = "direct"}};
   if (kind == CollectiveKind::kBroadcast) return {{.algorithm = "ring", .chunks = few ? 1 : 16}};
   std::vector<CollectivePlan> plans;
@@ -148,7 +148,7 @@ int RanksOf(const GroupShape& shape) {
 
 std::string ToString(const GroupShape& shape) {
   return absl::StrJoin(shape, " ", [](std::string* out, const GroupDimension& d) {
-    absl::StrAppend(out, std::string(1, d.is_dcn ? 's' : static_cast<char>('x' + d.dimension)), d.size);
+    absl::StrAppend(out, std::string(1, d.is_dcn ? 's' : 'x' + d.dimension), d.size);
     if (d.stride > 1) absl::StrAppend(out, "/", d.stride);
   });
 }
@@ -159,26 +159,26 @@ GroupShape ShapeOf(const std::vector<std::vector<int>>& chips, const Slice& slic
     std::set<int> at;
     for (const std::vector<int>& chip : chips) at.insert(chip[d]);
     if (at.size() < 2) continue;
-    const int size = static_cast<int>(at.size()), span = *at.rbegin() - *at.begin();
+    const int size = std::ssize(at), span = *at.rbegin() - *at.begin();
     if (slice.IsDcn(d)) {
       shape.push_back({d, size, 1, false, true});
       continue;
     }
     // Unequal steps between positions are treated as equal ones.
-    const int stride = std::max(1, static_cast<int>(std::lround(static_cast<double>(span) / (size - 1))));
+    const int stride = std::max<int>(1, std::lround(static_cast<double>(span) / (size - 1)));
     shape.push_back({d, size, stride, size > 2 && slice.Wraps(d) && size * stride == slice.grid[d]});
   }
-  if (RanksOf(shape) == std::ssize(chips)) return shape;
-  if (!shape.empty() && shape.back().is_dcn)
-    return {{shape.back().dimension, static_cast<int>(chips.size()), 1, false, true}};
-  const int longest = static_cast<int>(
-      std::max_element(slice.grid.begin(), slice.grid.begin() + slice.chip.ici_dimensions) - slice.grid.begin());
+  const int size = std::ssize(chips);
+  if (RanksOf(shape) == size) return shape;
+  if (!shape.empty() && shape.back().is_dcn) return {{shape.back().dimension, size, 1, false, true}};
+  const int longest =
+      std::max_element(slice.grid.begin(), slice.grid.begin() + slice.chip.ici_dimensions) - slice.grid.begin();
   double distance = 0;
   for (size_t i = 1; i < chips.size(); ++i) {
     for (size_t d = 0; d < slice.grid.size(); ++d) distance += std::abs(chips[i][d] - chips[i - 1][d]);
   }
-  const int mean = static_cast<int>(std::lround(distance / std::max<double>(1, static_cast<double>(chips.size()) - 1)));
-  return {{longest, static_cast<int>(chips.size()), std::max(1, mean), false}};
+  const int mean = std::lround(distance / std::max(1, size - 1));
+  return {{longest, size, std::max(1, mean), false}};
 }
 
 std::vector<GroupCollective> PhasesOf(const GroupCollective& collective) {
@@ -249,7 +249,7 @@ absl::StatusOr<GroupTime> GroupTimer::Simulate(const GroupCollective& collective
   collectives::SimulateOptions options;
   options.memory_gigabytes_per_s = slice_.chip.hbm_bytes_per_s / 1e9;
   for (const CollectivePlan& plan : CandidatesOf(collective.kind, network, few)) {
-    const CollectiveSpec spec = SpecOf(collective, int64_t{plan.channels} * plan.chunks);
+    const CollectiveSpec spec = SpecOf(collective, plan.channels * plan.chunks);
     const bool is_translated = IsTranslated(plan, collective.kind, network);
     if (spec.ranks > (is_translated ? all_to_all ? kMaxDirectRanks : kMaxChips : kMaxRanksOfOnePlan)) continue;
     if (all_to_all && !is_translated && spec.ranks > kMaxRanksOfAll) continue;
@@ -367,7 +367,7 @@ absl::StatusOr<GroupTime> PermuteTime(const std::vector<ChipPair>& pairs, int64_
     }
   }
   for (size_t link = 0; link < busy_us.size(); ++link) {
-    const int d = network.DimensionOf(static_cast<int>(link % count));
+    const int d = network.DimensionOf(link % count);
     time.link_us[d] += busy_us[link];
     links[d] += 1;
   }

@@ -79,7 +79,7 @@ class Enumerator {
       if (mesh_.axes()[request.axis].size > 1) order.push_back(request.axis);
     }
     const size_t fixed = order.size();
-    for (int axis = static_cast<int>(mesh_.axes().size()) - 1; axis >= 0; --axis) {
+    for (int axis = std::ssize(mesh_.axes()) - 1; axis >= 0; --axis) {
       const bool is_named = std::any_of(requests_.begin(), requests_.end(), [&](auto& r) { return r.axis == axis; });
       if (!is_named && mesh_.axes()[axis].size > 1) order.push_back(axis);
     }
@@ -159,7 +159,7 @@ std::vector<int> Placement::ChipOf(int64_t device, const Mesh& mesh, const Slice
   for (const AxisPlacement& placed : axes) {
     int64_t position = device / mesh.Stride(mesh.Whole(placed.axis)) % mesh.axes()[placed.axis].size;
     for (const Segment& segment : placed.segments) {
-      chip[segment.dimension] += static_cast<int>(position % segment.size) * segment.stride;
+      chip[segment.dimension] += position % segment.size * segment.stride;
       position /= segment.size;
     }
   }

@@ -64,7 +64,7 @@ bool IsMadeByKernel(const Instruction& value) {
 absl::flat_hash_set<const Instruction*> ResidentValues(const hlo::Computation& computation, double vmem_bytes) {
   absl::flat_hash_map<const Instruction*, int> position;
   for (const auto& instruction : computation.instructions()) {
-    position.emplace(instruction.get(), static_cast<int>(position.size()));
+    position.emplace(instruction.get(), std::ssize(position));
   }
   absl::flat_hash_set<const Instruction*> resident;
   std::multimap<int, double> ends;  // Maps the position of the last reader of each value in VMEM to the value's bytes.

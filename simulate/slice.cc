@@ -26,14 +26,14 @@ int TakeSlices(absl::string_view* name) {
 
 // The sizes of `dimensions` dimensions of at least `least` chips each, in ascending order. Their product is `chips`,
 // the longest one is as short as possible, and then the shortest one as long as possible. Empty if there are none.
-std::vector<int> MostEvenSizes(int64_t chips, int dimensions, int64_t least) {
-  if (dimensions == 1) return {static_cast<int>(chips)};
+std::vector<int> MostEvenSizes(int chips, int dimensions, int least) {
+  if (dimensions == 1) return {chips};
   std::vector<int> best;
-  for (int64_t size = least; std::pow(size, dimensions) <= static_cast<double>(chips); ++size) {
+  for (int size = least; std::pow(size, dimensions) <= chips; ++size) {
     if (chips % size != 0) continue;
     std::vector<int> sizes = MostEvenSizes(chips / size, dimensions - 1, size);
     if (sizes.empty() || (!best.empty() && sizes.back() > best.back())) continue;
-    sizes.insert(sizes.begin(), static_cast<int>(size));
+    sizes.insert(sizes.begin(), size);
     best = std::move(sizes);
   }
   return best;
@@ -95,7 +95,7 @@ absl::StatusOr<Slice> ParseSlice(absl::string_view topology, const std::optional
   int64_t chips = std::clamp<int64_t>(slices, 0, kMaxChips);
   for (const absl::string_view size : absl::StrSplit(sizes, 'x')) {
     const bool is_number = absl::SimpleAtoi(size, &slice.grid.emplace_back()) && slice.grid.back() >= 1;
-    chips = is_number ? std::min<int64_t>(chips * slice.grid.back(), int64_t{kMaxChips} + 1) : int64_t{kMaxChips} + 1;
+    chips = is_number ? std::min<int64_t>(chips * slice.grid.back(), kMaxChips + 1) : kMaxChips + 1;
     if (slices < 1 || chips > kMaxChips) {
       return absl::InvalidArgumentError(
           absl::StrCat("found topology \"", topology,

@@ -35,7 +35,7 @@ struct Slice {
     return !IsDcn(dimension) && chip.Wraps(grid[dimension]) && (cut.empty() || !cut[dimension]);
   }
   // The letter of a dimension: x, y, z, or s for the slices.
-  char LetterOf(int dimension) const { return IsDcn(dimension) ? 's' : static_cast<char>('x' + dimension); }
+  char LetterOf(int dimension) const { return IsDcn(dimension) ? 's' : 'x' + dimension; }
   // The rate at which a chip sends along a dimension in one direction, in bytes per second.
   double RateOf(int dimension) const { return IsDcn(dimension) ? chip.dcn_bytes_per_s : chip.ici_bytes_per_s; }
   // The links between the chips of one slice, of which those in broken_links are broken.

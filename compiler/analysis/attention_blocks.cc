@@ -80,7 +80,7 @@ class MaskAnalysis {
       case AttentionOp::CONVERT: {  // Positions are usually small enough to be exact in f32, but not in bf16.
         const std::optional<Linear>& x = linear_[value.inputs(0)];
         if (tensor::TypeFromWire(value) != ElementType::kF32 || !x.has_value()) return std::nullopt;
-        return AtMost(int64_t{1} << 24, *x);
+        return AtMost(1 << 24, *x);
       }
       default:
         return std::nullopt;

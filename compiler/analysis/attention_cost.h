@@ -31,7 +31,7 @@ struct AttentionCost {
 };
 
 // If the scores have more bytes than this, the library op is chosen regardless of the estimates.
-inline constexpr int64_t kMaxScoreBytes = int64_t{1} << 27;
+inline constexpr int64_t kMaxScoreBytes = 1 << 27;
 
 // Adds the terms of one library op.
 void AddFusedTerms(const AttentionOp& op, CostTerms* terms);

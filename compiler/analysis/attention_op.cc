@@ -165,7 +165,7 @@ class Maker {
   }
 
   int Add(AttentionOp::Value value, const Instruction& of) {
-    value.set_element_type(static_cast<int32_t>(of.shape().type()));
+    tensor::TypeToWire(of.shape().type(), &value);
     *op_.add_values() = std::move(value);
     return op_.values_size() - 1;
   }

@@ -6,6 +6,7 @@
 #include "compiler/analysis/instruction_facts.h"
 #include "hlo/attribute_keys.h"
 #include "hlo/build/builder.h"
+#include "tensor/wire.h"
 
 namespace xlad::compiler {
 namespace {
@@ -122,7 +123,7 @@ absl::StatusOr<CollectiveSpec> MakeCollectiveSpec(const Instruction& instruction
     XLAD_ASSIGN_OR_RETURN(CollectiveSpec::Reduction reduction, ReductionOf(instruction));
     spec.set_reduction(reduction);
   }
-  spec.set_element_type(static_cast<int32_t>(instruction.operand(0)->shape().type()));
+  tensor::TypeToWire(instruction.operand(0)->shape().type(), &spec);
   for (const Instruction* operand : instruction.operands()) {
     if (operand->shape().type() != instruction.operand(0)->shape().type()) {
       return absl::UnimplementedError(absl::StrCat(

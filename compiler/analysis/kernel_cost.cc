@@ -226,7 +226,7 @@ double BytesMoved(const Instruction& root) {
 int64_t WantedTiles(const Instruction& root) {
   const double ns = EstimateNs(root);
   if (ns < kMinNsOfTiled) return 1;
-  return std::clamp<int64_t>(static_cast<int64_t>(std::min(ns / kNsOfTile, 1e9)), 1, kMaxTiles);
+  return std::clamp<int64_t>(std::min(ns / kNsOfTile, 1e9), 1, kMaxTiles);
 }
 
 }  // namespace xlad::compiler

@@ -87,7 +87,7 @@ void SetFft(const Instruction& instruction, FftOp* fft) {
   for (const auto& [name, kind] : kKinds) {
     if (instruction.attributes().fft_type == name) fft->set_kind(kind);
   }
-  fft->set_dimensions(static_cast<int32_t>(instruction.attributes().fft_length.size()));
+  fft->set_dimensions(std::ssize(instruction.attributes().fft_length));
 }
 
 // Kernels factorize and solve smaller matrices, to avoid the cost of a call to LAPACK.
@@ -110,7 +110,7 @@ void AddOption(absl::string_view name, int32_t value, LapackOp* lapack) {
 void SetLapackCall(const Instruction& instruction, LapackOp* lapack) {
   const tensor::LapackCall call = *hlo::LapackCallOf(instruction);
   lapack->set_routine(call.routine);
-  lapack->set_element_type(static_cast<int32_t>(call.type));
+  tensor::TypeToWire(call.type, lapack);
   for (const char* name : {"uplo", "mode", "compute_left", "compute_right", "left", "transpose", "low", "high"}) {
     const int value = tensor::LapackOption(instruction.attributes().backend_config, name, -1);
     if (value >= 0) AddOption(name, value, lapack);
@@ -126,7 +126,7 @@ void SetLapack(const Instruction& instruction, LapackOp* lapack) {
   } else {
     const bool cholesky = instruction.opcode() == Opcode::kCholesky;
     lapack->set_routine(cholesky ? "cholesky" : "trsm");
-    lapack->set_element_type(static_cast<int32_t>(instruction.shape().type()));
+    tensor::TypeToWire(instruction.shape().type(), lapack);
     AddOption("uplo", attributes.lower ? 'L' : 'U', lapack);
     if (!cholesky) {
       AddOption("side", attributes.left_side ? 'L' : 'R', lapack);

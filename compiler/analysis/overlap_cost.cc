@@ -65,7 +65,7 @@ int64_t BucketBytes(int64_t total, int64_t ranks) {
   const double latency_bytes = latency_ns / ns_of_byte;
   const auto all = static_cast<double>(total);
   if (all <= latency_bytes) return total;
-  return static_cast<int64_t>(std::min(std::sqrt(all * latency_bytes), all / 2));
+  return std::min(std::sqrt(all * latency_bytes), all / 2);
 }
 
 }  // namespace xlad::compiler

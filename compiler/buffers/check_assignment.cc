@@ -86,7 +86,7 @@ class Checker {
   }
 
   absl::Status EndCollective(const LinearOp& done) {
-    const auto found = std::find_if(running_.begin() + static_cast<std::ptrdiff_t>(first_), running_.end(),
+    const auto found = std::find_if(running_.begin() + first_, running_.end(),
                                     [&](const LinearOp* op) { return op->request == done.request; });
     if (found == running_.end()) {
       return absl::InternalError(absl::StrCat("found the end of collective %", done.instruction->name(),

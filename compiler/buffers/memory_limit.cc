@@ -88,7 +88,7 @@ Peak FindPeak(const PlannedProgram& plan, const Liveness& liveness) {
 // if there are no temporaries.
 std::string PeakText(const Liveness& liveness, const Peak& peak) {
   if (peak.bytes == 0) return "";
-  const auto number = static_cast<size_t>(peak.point / 2);
+  const size_t number = peak.point / 2;
   size_t at = number;  // If `number` is the end of a body, the last operation before it is named.
   while (at > 0 && (at >= liveness.op_at.size() || liveness.op_at[at] == nullptr)) --at;
   const LinearOp* const op = at < liveness.op_at.size() ? liveness.op_at[at] : nullptr;

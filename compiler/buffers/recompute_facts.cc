@@ -68,7 +68,7 @@ int64_t FirstNumber(const LinearOp& op, const OpNumbers& numbers) {
 int PositionAt(const std::vector<LinearOp>& ops, const OpNumbers& numbers, int64_t number) {
   const auto after = std::partition_point(ops.begin(), ops.end(),
                                           [&](const LinearOp& op) { return FirstNumber(op, numbers) <= number; });
-  return static_cast<int>(after - ops.begin()) - 1;
+  return after - ops.begin() - 1;
 }
 
 }  // namespace
@@ -106,7 +106,7 @@ std::vector<ListPath> ListsAt(const LinearProgram& program, const Liveness& live
     }
     if (found < 0) return paths;
     ListPath inner = paths.back();
-    inner.entries.push_back({static_cast<size_t>(position), static_cast<size_t>(found)});
+    inner.entries.push_back({position, found});
     paths.push_back(std::move(inner));
     ops = &op.bodies[found];
   }
@@ -116,7 +116,7 @@ RecomputeFacts::RecomputeFacts(const LinearProgram& program, const ListPath& pat
     : path(path_of_list) {
   const std::vector<LinearOp>* ops = &program.ops;
   for (const ListPath::Entry& entry : path.entries) ops = &(*ops)[entry.position].bodies[entry.body];
-  size = static_cast<int>(ops->size());
+  size = std::ssize(*ops);
   class_of_ = profile.classes.class_of;
   class_writes_.resize(program.values.size());
   closed_.assign(program.values.size(), size);

@@ -11,7 +11,7 @@ namespace xlad::compiler {
 // The path from the entry's operations to a nested list: positions of operations and numbers of their bodies.
 struct ListPath {
   struct Entry {
-    size_t position = 0, body = 0;
+    int position = 0, body = 0;
   };
   std::vector<Entry> entries;  // Empty for the entry's operations.
 };

@@ -83,7 +83,7 @@ class Repeater {
     for (int& output : op.outputs) {
       const int value = output;
       BufferValue again = (*values_)[value];
-      output = static_cast<int>(values_->size());
+      output = std::ssize(*values_);
       values_->push_back(std::move(again));
       if (!IsGone(value, position)) continue;
       version_[value] = output;

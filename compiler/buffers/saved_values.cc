@@ -26,7 +26,7 @@ Cuts::Cuts(std::vector<int> positions, int size) : positions_(std::move(position
 
 int Cuts::Next(int position) const {
   const auto next = std::lower_bound(positions_.begin(), positions_.end(), position);
-  return next == positions_.end() ? static_cast<int>(up_to_.size()) : *next;
+  return next == positions_.end() ? std::ssize(up_to_) : *next;
 }
 
 SavePlanner::SavePlanner(const RecomputeFacts& facts, const Cuts& cuts)
@@ -137,7 +137,7 @@ void SavePlanner::Save(int position) {
 
 int SavePlanner::EndSegment(int first, int last) {
   const auto begin = needed_bytes_.begin();
-  const int end = static_cast<int>(std::min_element(begin + first, begin + last + 1) - begin);
+  const int end = std::min_element(begin + first, begin + last + 1) - begin;
   for (const int value : open_) {
     const int position = facts_.def[value];
     if (position > end || last_early_use_[value] <= end) continue;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "absl/numeric/bits.h"
+#include "base/powers_of_two.h"
 #include "compiler/analysis/op_cost.h"
 #include "compiler/analysis/plain_reducer.h"
 #include "compiler/analysis/row_form.h"
@@ -103,7 +103,7 @@ class KernelBuilder {
 
   int AddArray(std::string name, KernelArray::Role role, ElementType type, int64_t elements) {
     kernel_.arrays.push_back({std::move(name), role, type, elements});
-    return static_cast<int>(kernel_.arrays.size()) - 1;
+    return std::ssize(kernel_.arrays) - 1;
   }
   int AddTemporary(const Instruction& value, ElementType type) {
     return AddArray(absl::StrCat("t", temporaries_++), KernelArray::Role::kTemporary, type, value.shape().elements());
@@ -217,8 +217,7 @@ class KernelBuilder {
     sum.initial = initial.Finish(initial.Convert(initial.Value(*reduce.operand(1), zero), accumulator));
     sum.combine = CopyOfReducer(*reduce.called()[0], type, accumulator);
     if (IsReorderableFloat(*sum.combine->entry())) {
-      const uint64_t size = kernel_.dims[columns_.back()].size;
-      sum.lanes = std::min(kMaxLanes, static_cast<int64_t>(absl::bit_floor(size)));
+      sum.lanes = std::min(kMaxLanes, PowerOfTwoAtMost(kernel_.dims[columns_.back()].size));
     }
     if (accumulator != type) roundings_.emplace_back(sum.results[0], result);
     kernel_.statements.push_back(std::move(sum));

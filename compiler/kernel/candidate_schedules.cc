@@ -63,7 +63,7 @@ std::vector<KernelSchedule> Splits(const ScheduledKernel& usual) {
   for (const KernelSchedule::Split& split : usual.schedule.splits) {
     if (split.dim == dim.name) factor = split.factor;
   }
-  for (const int64_t other : {int64_t{0}, lanes, 2 * lanes, 4 * lanes, 8 * lanes, int64_t{256}}) {
+  for (const int64_t other : Dims{0, lanes, 2 * lanes, 4 * lanes, 8 * lanes, 256}) {
     if (other == factor || other == 1 || other > kMaxInnerIterations || (other > 0 && other >= dim.size)) continue;
     KernelSchedule changed = WithSplit(usual.schedule, dim.name, other);
     if (std::find(schedules.begin(), schedules.end(), changed) == schedules.end()) schedules.push_back(changed);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "absl/numeric/bits.h"
+#include "base/powers_of_two.h"
 #include "compiler/analysis/plain_reducer.h"
 #include "compiler/kernel/product_schedule.h"
 #include "hlo/analysis/leaves.h"
@@ -140,7 +140,7 @@ class Verifier {
                                            statement.combine->entry()->parameters().size(), " parameters, expected ",
                                            2 * values, ", two for each value"));
     }
-    if (statement.lanes < 1 || !absl::has_single_bit(static_cast<uint64_t>(statement.lanes))) {
+    if (!IsPowerOfTwo(statement.lanes)) {
       return Wrong(statement, absl::StrCat("found ", statement.lanes, " lanes, expected a power of two"));
     }
     if (statement.lanes > 1 && !IsReorderableFloat(*statement.combine->entry())) {

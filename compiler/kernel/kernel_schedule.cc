@@ -47,7 +47,7 @@ class Scheduler {
     }
     XLAD_RETURN_IF_ERROR(Bind());
     XLAD_RETURN_IF_ERROR(Stage());
-    result_.nest = Nest(0, static_cast<int>(kernel().statements.size()), 0);
+    result_.nest = Nest(0, std::ssize(kernel().statements), 0);
     return std::move(result_);
   }
 
@@ -156,7 +156,7 @@ class Scheduler {
         return Wrong(text, "expected a loop of both statements, with the same loops around it");
       }
       if (shared_[s] != 0) return Wrong(text, "found a second `at` for the statement, expected one");
-      shared_[s] = static_cast<int>(depth);
+      shared_[s] = depth;
     }
     return absl::OkStatus();
   }
@@ -244,7 +244,7 @@ class Scheduler {
       const int writer = kernel().WriterOf(array);
       const auto found = std::find(loops_of_[writer].begin(), loops_of_[writer].end(), FindLoop(place.loop));
       if (found == loops_of_[writer].end()) return Wrong(text, "expected a loop of the statement that writes it");
-      const int depth = static_cast<int>(found - loops_of_[writer].begin()) + 1;
+      const int depth = found - loops_of_[writer].begin() + 1;
       for (int s = writer + 1; s < std::ssize(kernel().statements); ++s) {
         const Statement& reader = kernel().statements[s];
         if ((Reads(reader.value, array) || Reads(reader.initial, array)) && SharedBetween(writer, s) < depth) {
@@ -268,19 +268,19 @@ class Scheduler {
   }
 
   // The nest of statements first .. last-1, which share their first `depth` loops.
-  std::vector<NestNode> Nest(int first, int last, size_t depth) const {
+  std::vector<NestNode> Nest(int first, int last, int depth) const {
     std::vector<NestNode> nodes;
     while (first < last) {
-      if (loops_of_[first].size() == depth) {
+      if (std::ssize(loops_of_[first]) == depth) {
         nodes.push_back({NestNode::Kind::kCompute, first++, {}});
         continue;
       }
       int end = first + 1;
-      while (end < last && shared_[end - 1] > static_cast<int>(depth)) ++end;
+      while (end < last && shared_[end - 1] > depth) ++end;
       const int loop = loops_of_[first][depth];
       std::vector<NestNode> finish;
       for (int s = first; s < end; ++s) {
-        if (FirstReducedDepth(s) != static_cast<int>(depth)) continue;
+        if (FirstReducedDepth(s) != depth) continue;
         nodes.push_back({NestNode::Kind::kStart, s, {}});
         finish.push_back({NestNode::Kind::kFinish, s, {}});
       }

@@ -1,10 +1,10 @@
 #include "compiler/kernel/product_schedule.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "absl/strings/str_join.h"
 #include "base/containers.h"
+#include "base/powers_of_two.h"
 #include "base/rounding.h"
 #include "compiler/analysis/kernel_cost.h"
 #include "compiler/analysis/product_form.h"
@@ -93,7 +93,7 @@ class ProductScheduler {
       int64_t& factor = factors_[found - std::begin(kDimNames)];
       if (split.factor < 1) return Refuse(text, "expected a positive factor");
       if (factor != 0) return Refuse(text, "the dimension is already split");
-      factor = std::min(split.factor, SizeOf(static_cast<int>(found - std::begin(kDimNames))));
+      factor = std::min(split.factor, SizeOf(found - std::begin(kDimNames)));
     }
     for (const int dim : {kM, kN, kK}) {
       if (factors_[dim] == 0) {
@@ -172,8 +172,7 @@ class ProductScheduler {
     const KernelSchedule::Tile& atom = schedule().atom;
     if (atom == KernelSchedule::Tile()) return absl::OkStatus();
     const std::string text = absl::StrCat("atom ", atom.rows, " ", atom.columns);
-    const auto is_power = [](int64_t x) { return x > 0 && std::has_single_bit(static_cast<uint64_t>(x)); };
-    if (!is_power(atom.rows) || !is_power(atom.columns)) return Refuse(text, "expected powers of two");
+    if (!IsPowerOfTwo(atom.rows) || !IsPowerOfTwo(atom.columns)) return Refuse(text, "expected powers of two");
     const bool by_rows = blocks_.vectorizes_rows;
     const int64_t lanes = by_rows ? atom.rows : atom.columns, lines = by_rows ? atom.columns : atom.rows;
     const int64_t bytes = sum_bytes();
@@ -212,8 +211,7 @@ class ProductScheduler {
   void MakeNest() {
     result_.staged.assign(result_.kernel.arrays.size(), {});
     for (const std::string& name : schedule().order) {
-      const int dim = static_cast<int>(std::find(std::begin(kDimNames), std::end(kDimNames), name.substr(0, 1)) -
-                                       std::begin(kDimNames));
+      const int dim = std::find(std::begin(kDimNames), std::end(kDimNames), name.substr(0, 1)) - std::begin(kDimNames);
       const bool is_inner = name.ends_with(".i");
       const int64_t factor = dim == kG || is_inner ? 1 : factors_[dim];
       const int64_t size = is_inner ? factors_[dim] : CeilDiv(SizeOf(dim), factor);
@@ -226,7 +224,7 @@ class ProductScheduler {
       }
     }
     std::vector<NestNode> nodes = {{NestNode::Kind::kCompute, 0, {}}};
-    for (int l = static_cast<int>(result_.loops.size()); l-- > 0;) nodes = {{NestNode::Kind::kLoop, l, nodes}};
+    for (int l = std::ssize(result_.loops); l-- > 0;) nodes = {{NestNode::Kind::kLoop, l, nodes}};
     nodes.insert(nodes.begin(), {NestNode::Kind::kStart, 0, {}});
     nodes.push_back({NestNode::Kind::kFinish, 0, {}});
     result_.nest = std::move(nodes);

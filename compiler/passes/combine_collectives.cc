@@ -156,7 +156,7 @@ class Combiner {
       if (marks_[b] == mark_) continue;
       Bucket& bucket = buckets_[b];
       if (bucket.members.size() >= kMaxOperands || bucket.bytes + at->shape().bytes() > buckets.limit) {
-        buckets.open.erase(buckets.open.begin() + static_cast<ptrdiff_t>(place));
+        buckets.open.erase(buckets.open.begin() + place);
         continue;
       }
       bucket.members.push_back(at);

@@ -90,7 +90,7 @@ bool IsFreeToRecompute(const Instruction& instruction) {
 
 FusionPlanner::FusionPlanner(const Computation& computation) : computation_(computation) {
   std::vector<Instruction*> all = Snapshot(computation);
-  for (const Instruction* instruction : all) number_.emplace(instruction, static_cast<int>(number_.size()));
+  for (const Instruction* instruction : all) number_.emplace(instruction, std::ssize(number_));
   users_.resize(all.size());
   groups_of_.resize(all.size());
   instruction_marks_.resize(all.size());
@@ -182,7 +182,7 @@ void FusionPlanner::StartGroup(Instruction* instruction) {
   group.evaluations = {group.elements, 1};
   group.roots = {instruction};
   group.maps[instruction] = {FusionGroup::kIdentity};
-  groups_of_[number_.at(instruction)].push_back(static_cast<int>(groups_.size()));
+  groups_of_[number_.at(instruction)].push_back(std::ssize(groups_));
   groups_.push_back(std::move(group));
   group_marks_.push_back(0);
 }

@@ -29,7 +29,7 @@ namespace xlad::compiler {
 namespace {
 
 constexpr int64_t kMaxSlices = 64;
-constexpr int64_t kMaxPatchBytes = int64_t{1} << 30;
+constexpr int64_t kMaxPatchBytes = 1 << 30;
 
 // Lowers one convolution.
 class ConvolutionLowering {

@@ -121,7 +121,7 @@ Instruction* SimplifyPower(Instruction* power, hlo::Builder& builder) {
   if (halves > kMaxHalves || halves != std::floor(halves)) return nullptr;
   const auto full = [&](double value) { return builder.Full(power->shape(), builder.Scalar(type, value)); };
   const bool has_root = std::fmod(halves, 2) == 1;
-  Instruction* result = Multiplied(x, static_cast<int>(halves / 2), has_root, builder);
+  Instruction* result = Multiplied(x, halves / 2, has_root, builder);
   if (has_root) result = builder.Unary(Opcode::kAbs, result);  // The power of -0 is +0 or +inf.
   if (*exponent < 0) result = builder.Binary(Opcode::kDivide, full(1), result);
   if (!has_root) return result;

@@ -1,9 +1,9 @@
 #include "compiler/steps/step_program.h"
 
 #include <algorithm>
-#include <cctype>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
 #include "base/utf8.h"
 #include "compiler/analysis/collective_spec.h"
@@ -18,6 +18,7 @@
 #include "hlo/analysis/leaves.h"
 #include "hlo/attribute_keys.h"
 #include "tensor/not_finite.h"
+#include "tensor/wire.h"
 
 namespace xlad::compiler {
 namespace {
@@ -139,7 +140,7 @@ class StepBuilder {
       if (!tensor::IsFloating(type) && !tensor::IsComplex(type)) return;
       CheckedArray* array = arrays->Add();
       *array->mutable_buffer() = slice(value);
-      array->set_element_type(static_cast<int32_t>(type));
+      tensor::TypeToWire(type, array);
     };
     for (const Instruction* operand : op.instruction->operands()) {
       const bool is_filler = op.instruction->opcode() == Opcode::kSelect && IsNanConstant(*operand);
@@ -211,7 +212,7 @@ class StepBuilder {
   std::string Symbol(const Instruction& instruction) {
     std::string name = instruction.name();
     for (char& c : name) {
-      if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+      if (!absl::ascii_isalnum(c)) c = '_';
     }
     return absl::StrCat("xk", result_.kernels.size(), "_", name);
   }

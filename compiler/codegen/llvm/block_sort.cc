@@ -9,8 +9,8 @@
 #include <llvm/IR/Intrinsics.h>
 
 #include <algorithm>
-#include <bit>
 
+#include "base/powers_of_two.h"
 #include "base/rounding.h"
 #include "compiler/codegen/llvm/nest.h"
 #include "compiler/codegen/llvm/sorting.h"
@@ -32,9 +32,9 @@ struct Plan {
   explicit Plan(int64_t positions) : count(positions) {
     constexpr int64_t kLong = 4096, kFewThreads = 256, kManyThreads = 1024;
     const int64_t threads = count > kLong ? kManyThreads : kFewThreads;
-    chunk = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(CeilDiv(std::max<int64_t>(count, 1), threads))));
+    chunk = PowerOfTwoAtLeast(CeilDiv(std::max<int64_t>(count, 1), threads));
     chunks = std::max<int64_t>(1, CeilDiv(count, chunk));
-    passes = chunks == 1 ? 0 : std::bit_width(static_cast<uint64_t>(chunks - 1));
+    passes = CeilLog2(chunks);
   }
 };
 

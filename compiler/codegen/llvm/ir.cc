@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/containers.h"
+#include "base/powers_of_two.h"
 
 namespace xlad::compiler {
 namespace {
@@ -16,7 +17,6 @@ bool IsConstant(llvm::Value* x, int64_t value) {
   return constant != nullptr && constant->getSExtValue() == value;
 }
 
-bool IsPowerOfTwo(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
 
 // Loops of at most kMaxUnrolled iterations are unrolled if a nest of them has at most kMaxCopies copies of its body.
 constexpr int64_t kMaxUnrolled = 4;

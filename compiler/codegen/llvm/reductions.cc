@@ -4,11 +4,11 @@
 #include "compiler/codegen/llvm/reductions.h"
 
 #include <algorithm>
-#include <bit>
 #include <functional>
 #include <set>
 
 #include "base/containers.h"
+#include "base/powers_of_two.h"
 #include "compiler/codegen/llvm/lanes.h"
 #include "compiler/codegen/llvm/reducer.h"
 #include "compiler/codegen/llvm/scalar_ops.h"
@@ -424,7 +424,7 @@ void EmitReductions(KernelContext& kernel, const std::vector<const Instruction*>
   }
 }
 
-int BlockReduction::parts() const { return 1 + static_cast<int>(std::bit_width(static_cast<uint64_t>(threads))) - 1; }
+int BlockReduction::parts() const { return 1 + FloorLog2(threads); }
 
 std::optional<BlockReduction> BlockReductionOf(KernelContext& kernel) {
   constexpr int64_t kMinExtent = 64, kMaxThreads = 256;
@@ -443,7 +443,7 @@ std::optional<BlockReduction> BlockReductionOf(KernelContext& kernel) {
   for (const Output& output : kernel.outputs()) {
     if (output.array.shape.elements() != result.positions) return std::nullopt;
   }
-  result.threads = std::min(kMaxThreads, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(result.extent))));
+  result.threads = std::min(kMaxThreads, PowerOfTwoAtMost(result.extent));
   // Partial results take up to 8 bytes.
   if (std::ssize(result.group) * result.threads * 8 > SharedMemory::kMaxBytes) return std::nullopt;
   return result;

@@ -4,11 +4,11 @@
 #include <llvm/IR/Intrinsics.h>
 
 #include <algorithm>
-#include <bit>
 #include <functional>
 #include <limits>
 #include <utility>
 
+#include "base/powers_of_two.h"
 #include "compiler/codegen/llvm/convert_ops.h"
 
 namespace xlad::compiler {
@@ -25,7 +25,7 @@ constexpr int64_t kFew = 64;
 constexpr int64_t kMaxTilesWithScratch = 64;
 
 // The number of passes that merge pairs of runs until one run of `limit` positions remains.
-int PassesOf(int64_t limit) { return limit < 2 ? 0 : std::bit_width(static_cast<uint64_t>(limit - 1)); }
+int PassesOf(int64_t limit) { return CeilLog2(limit); }
 
 }  // namespace
 
