@@ -53,7 +53,7 @@ BatchReader::BatchReader(std::shared_ptr<storage::TensorSource> source, BatchPla
     std::vector<int>& of_device = box_of_device_.emplace_back();
     for (const Box& box : input.boxes) {
       const auto found = std::find(boxes.begin(), boxes.end(), box);
-      of_device.push_back(static_cast<int>(found - boxes.begin()));
+      of_device.push_back(found - boxes.begin());
       if (found == boxes.end()) boxes.push_back(box);
     }
     batch_bytes += std::ssize(boxes) * input.local.bytes();

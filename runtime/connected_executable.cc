@@ -102,7 +102,7 @@ class ConnectedExecutable::CountingCommunicator final : public collectives::Comm
 
   void AddTo(google::protobuf::Map<std::string, int64_t>* by_medium) const {
     for (size_t spec = 0; spec < counts_.size(); ++spec) {
-      if (counts_[spec] > 0) (*by_medium)[Medium(static_cast<int>(spec))] += counts_[spec];
+      if (counts_[spec] > 0) (*by_medium)[Medium(spec)] += counts_[spec];
     }
   }
 
@@ -159,8 +159,8 @@ absl::StatusOr<std::unique_ptr<ConnectedExecutable>> ConnectedExecutable::Load(
         absl::StrCat("found executable ", code, " for a shard, expected ", IndexText(std::ssize(made->codes_))));
   }
   const Executable& first = made->codes_.at(0).loaded->executable();
-  XLAD_ASSIGN_OR_RETURN(made->collectives_, collectives::MakeCollectiveSet(first.collectives(), launch.plans,
-                                                                           static_cast<int>(NumDevices(first.mesh()))));
+  XLAD_ASSIGN_OR_RETURN(made->collectives_,
+                        collectives::MakeCollectiveSet(first.collectives(), launch.plans, NumDevices(first.mesh())));
   for (int copy = 0; copy < 2; ++copy) {
     for (const int shard : launch.shards) {
       made->recorders_.push_back(std::make_unique<Recorder>(shard, &made->collectives_, environment.clock));
@@ -192,7 +192,7 @@ absl::Status ConnectedExecutable::UseFabric(AttemptFabric* fabric) {
 absl::Status ConnectedExecutable::Prepare(int index) {
   Shard& shard = *shards_[index];
   const int threads = environment_.threads_of_each > 0 ? std::max(1, environment_.threads_of_each / shards_per_device_)
-                                                       : ThreadsOfEach(HostThreads(), static_cast<int>(shards_.size()));
+                                                       : ThreadsOfEach(HostThreads(), std::ssize(shards_));
   const Code& code = CodeOf(index);
   XLAD_ASSIGN_OR_RETURN(shard.stream, code.device->MakeStream(threads));
   const MemorySource memory(code.device, shard.stream->host_can_access() ? &fabric_->fabric().memory() : nullptr);

@@ -44,7 +44,7 @@ absl::Status CheckEntry(const Executable& executable, const JobSpec& spec) {
 // assignments form chains. The allocation at the beginning of a chain has no block yet, because its own block is taken.
 // It receives the block at the end of the chain.
 void CloseChains(std::vector<int>* block_from, const std::vector<bool>& is_taken, const std::vector<bool>& takes) {
-  const int n = static_cast<int>(block_from->size());
+  const int n = std::ssize(*block_from);
   std::vector<int> taker(n, -1);
   for (int a = 0; a < n; ++a) {
     if (takes[a]) taker[(*block_from)[a]] = a;

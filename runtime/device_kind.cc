@@ -146,7 +146,7 @@ std::vector<std::vector<DeviceRequest>> DealDevices(const std::vector<DeviceRequ
 absl::StatusOr<DeviceOffer> MakeOffer(const DeviceRequest& request, DeviceKinds kinds) {
   XLAD_ASSIGN_OR_RETURN(const DeviceKind* kind, FindAvailable(request, kinds));
   DeviceOffer offer;
-  offer.set_count(static_cast<int32_t>(request.count));
+  offer.set_count(request.count);
   *offer.mutable_target() = kind->target(request.model);
   for (const MemoryKind memory : kind->memory) offer.add_memory(memory);
   return offer;

@@ -20,7 +20,7 @@ DeviceThreads::~DeviceThreads() {
 void DeviceThreads::RunOnAll(const std::function<void(int index)>& work) {
   std::unique_lock<std::mutex> lock(mutex_);
   work_ = &work;
-  running_ = static_cast<int>(threads_.size());
+  running_ = std::ssize(threads_);
   ++calls_;
   changed_.notify_all();
   changed_.wait(lock, [this] { return running_ == 0; });

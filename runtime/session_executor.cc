@@ -12,7 +12,7 @@ SessionExecutor::SessionExecutor(const LaunchTask& launch, const SessionEnvironm
     : launch_(launch),
       environment_(environment),
       devices_(MeshPositions(launch)),
-      device_threads_(static_cast<int>(devices_.size())) {
+      device_threads_(std::ssize(devices_)) {
   abort_listener_ = abort_.AddListener([this](const collectives::Failure&) {
     const std::lock_guard<std::mutex> lock(mutex_);
     changed_.notify_all();

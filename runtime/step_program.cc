@@ -204,9 +204,8 @@ class Preparer {
       return absl::InvalidArgumentError(
           absl::StrCat("found collective ", step.spec(), ", expected ", IndexText(executable_.collectives_size())));
     }
-    XLAD_ASSIGN_OR_RETURN(const CollectiveSpec spec,
-                          collectives::SpecFromProto(executable_.collectives(step.spec()),
-                                                     static_cast<int>(NumDevices(executable_.mesh()))));
+    XLAD_ASSIGN_OR_RETURN(const CollectiveSpec spec, collectives::SpecFromProto(executable_.collectives(step.spec()),
+                                                                                NumDevices(executable_.mesh())));
     for (const BufferSlice& slice : step.inputs()) XLAD_RETURN_IF_ERROR(AddSlice(slice, &node->buffers));
     for (const BufferSlice& slice : step.outputs()) XLAD_RETURN_IF_ERROR(AddSlice(slice, &node->outputs));
     XLAD_RETURN_IF_ERROR(CheckSizes("inputs", node->buffers, spec.counts, spec));

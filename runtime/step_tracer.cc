@@ -1,10 +1,10 @@
 #include "runtime/step_tracer.h"
 
 #include <algorithm>
-#include <bit>
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "base/powers_of_two.h"
 #include "runtime/step_listing.h"
 
 namespace xlad::runtime {
@@ -31,8 +31,7 @@ bool Joins(const collectives::CollectiveSpec& spec) {
 
 bool IsTraced(int64_t index) {
   if (index < kFirstSteps) return index >= 0;
-  const auto doubling = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(index)));
-  return index % (doubling / kPartsOfDoubling) == 0;
+  return index % (PowerOfTwoAtMost(index) / kPartsOfDoubling) == 0;
 }
 
 void StepTracer::Begin(int64_t step) {

@@ -33,7 +33,7 @@ class StepTracer {
       return -1;
     }
     spans_.push_back({instruction, clock_->NowNs(), -1});
-    return static_cast<int>(spans_.size()) - 1;
+    return std::ssize(spans_) - 1;
   }
   void Close(int span) {
     if (span >= 0) spans_[span].end_ns = clock_->NowNs();

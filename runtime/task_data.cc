@@ -142,7 +142,7 @@ absl::Status TaskData::ReadBoxes(const storage::TensorSource& source, absl::Span
     // the memory of the first device, if the host can access it.
     is_in_place.push_back(shape == box.entry->local && buffers[first]->stream().host_can_access());
     if (is_in_place[i]) {
-      outs.push_back({buffers[first]->AddressOf(box.entry->slices[first]), static_cast<size_t>(shape.bytes())});
+      outs.emplace_back(buffers[first]->AddressOf(box.entry->slices[first]), shape.bytes());
     } else {
       arrays[i] = Array(shape);
       outs.push_back(arrays[i].bytes());
@@ -198,7 +198,7 @@ absl::Status TaskData::StartData() {
   BatchPlan plan;
   for (const Entry& entry : parameters_) {
     const bool is_data = entry.kind == JobSpec::Parameter::DATA;
-    inputs_.push_back(is_data ? static_cast<int>(plan.inputs.size()) : -1);
+    inputs_.push_back(is_data ? std::ssize(plan.inputs) : -1);
     if (!is_data) continue;
     BatchInput& input = plan.inputs.emplace_back(BatchInput{entry.name, entry.global, entry.local, {}});
     for (const int device : devices_) input.boxes.push_back(entry.BoxOf(device));
@@ -208,7 +208,7 @@ absl::Status TaskData::StartData() {
   plan.batch_count = spec.batch_count();
   plan.first_step = launch_.first_step();
   plan.end_step = spec.steps();
-  plan.devices = static_cast<int>(devices_.size());
+  plan.devices = std::ssize(devices_);
   const std::string uri = storage::DataUri(spec);
   absl::StatusOr<std::shared_ptr<storage::TensorSource>> source = nullptr;
   if (uri == storage::kStreamUri) {

@@ -31,7 +31,7 @@ TaskExecutor::TaskExecutor(const LaunchTask& launch, const TaskEnvironment& envi
       devices_(MeshPositions(launch)),
       gate_({launch.first_step(), launch.spec().steps(), launch.spec().checkpoint().every_steps(),
              launch.spec().keep_final_state()},
-            static_cast<int>(devices_.size())) {
+            std::ssize(devices_)) {
   for (size_t i = 0; i < devices_.size(); ++i) tracers_.push_back(std::make_unique<StepTracer>(environment.clock));
   gate_listener_ = abort_.AddListener([this](const collectives::Failure&) { gate_.End(); });
   main_ = std::thread([this] { Main(); });
@@ -86,7 +86,7 @@ absl::Status TaskExecutor::LoadExecutables() {
     const std::string& digest =
         record.executable_digest().empty() ? launch_.executable_digest() : record.executable_digest();
     const auto known = std::find_if(stored.begin(), stored.end(), [&](const auto& s) { return s.digest == digest; });
-    launch.executable_of.push_back(static_cast<int>(known - stored.begin()));
+    launch.executable_of.push_back(known - stored.begin());
     if (known != stored.end()) continue;
     XLAD_ASSIGN_OR_RETURN(std::string bytes, environment_.store->ReadBlob(digest, &abort_));
     stored.push_back({std::move(bytes), digest});
@@ -133,7 +133,7 @@ void TaskExecutor::MakeWriter() {
   };
   callbacks.is_cut_off = [this] { return environment_.store->IsCutOff(); };
   const std::lock_guard lock(writer_mutex_);
-  writer_ = std::make_unique<CheckpointWriter>(data_->SavedBoxes(), static_cast<int>(devices_.size()),
+  writer_ = std::make_unique<CheckpointWriter>(data_->SavedBoxes(), std::ssize(devices_),
                                                storage::ShardOrigin{launch_.job_id(), launch_.attempt(), 0},
                                                std::move(callbacks), &abort_);
   if (dropped_) writer_->End();

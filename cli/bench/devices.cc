@@ -28,6 +28,7 @@
 #include "collectives/plan/spec_proto.h"
 #include "proto/device_name.h"
 #include "runtime/devices/registry/registry.h"
+#include "tensor/wire.h"
 
 namespace xlad::cli {
 namespace {
@@ -73,7 +74,7 @@ absl::StatusOr<CollectiveSet> MakeSet(const DeviceBenchOptions& options, int dev
   proto->set_op("bench");
   proto->set_kind(xlad::CollectiveSpec::ALL_REDUCE);
   proto->set_reduction(xlad::CollectiveSpec::SUM);
-  proto->set_element_type(static_cast<int>(tensor::ElementType::kF32));
+  tensor::TypeToWire(tensor::ElementType::kF32, proto);
   proto->add_counts(bytes / 4);
   proto->set_mode(static_cast<xlad::ReductionMode>(options.mode));
   for (int device = 0; device < devices; ++device) {

@@ -65,7 +65,7 @@ void StoreHalves(absl::Span<const float> from, int64_t stride, uint16_t* to) {
   if (stride == 1) return NarrowHalf(from.data(), std::ssize(from), to);
   std::array<uint16_t, 64> part;  // One call converts many elements, because each call takes time.
   for (; !from.empty(); from.remove_prefix(std::min(from.size(), part.size()))) {
-    const auto count = static_cast<int64_t>(std::min(from.size(), part.size()));
+    const int64_t count = std::min(from.size(), part.size());
     NarrowHalf(from.data(), count, part.data());
     for (int64_t i = 0; i < count; ++i) to[i * stride] = part[i];
     to += count * stride;
@@ -123,7 +123,7 @@ class PreparedAttention final : public PreparedLibraryOp {
 
   size_t buffer_count() const override { return program_.operands.size() + program_.results.size(); }
   int64_t scratch_bytes(int threads) const override {
-    return (shared_elements_ + threads * thread_elements_) * static_cast<int64_t>(sizeof(float));
+    return (shared_elements_ + threads * thread_elements_) * sizeof(float);
   }
   absl::StatusOr<std::unique_ptr<LibraryCall>> MakeCall(int threads) const override;
   std::string Description() const override {
@@ -359,7 +359,7 @@ class BlockRunner {
     return same ? 0 : op_.row_stride_;
   }
   void* ResultBuffer(const AttentionResult& result) const {
-    return buffers_[program_.operands.size() + static_cast<size_t>(&result - program_.results.data())];
+    return buffers_[program_.operands.size() + (&result - program_.results.data())];
   }
 
   // Applies a step to the current rows.
@@ -373,7 +373,7 @@ class BlockRunner {
       case AttentionStep::Kind::kIndex:
         for (int64_t r = 0; r < chunk_; ++r) {
           SetRow(first_ + row_ + r);
-          const int32_t index = static_cast<int32_t>(index_[step.source]);
+          const int32_t index = index_[step.source];
           std::memcpy(result + r, &index, sizeof(index));
         }
         break;
@@ -402,7 +402,7 @@ class BlockRunner {
 
   void Read(const AttentionStep& step, float* result, int64_t stride) {
     const AttentionArray& array = program_.operands[step.source];
-    const size_t count = step.wide ? static_cast<size_t>(columns_) : 1;
+    const size_t count = step.wide ? columns_ : 1;
     for (int64_t r = 0; r < chunk_; ++r) {
       SetRow(first_ + row_ + r);
       LoadFloats(array.type, buffers_[step.source], Offset(array), array.strides[program_.ColumnDimension()],
@@ -428,7 +428,7 @@ class BlockRunner {
 
   void StoreRowProduct(const AttentionResult& result) {
     const int64_t panel = op_.panel_, width = op_.Panels(result.width) * panel;
-    const Pack& pack = op_.packs_[program_.products.size() + static_cast<size_t>(result.number)];
+    const Pack& pack = op_.packs_[program_.products.size() + result.number];
     TileProduct tile;
     tile.a = Tile(result.slot);
     tile.a_row = op_.row_stride_;
@@ -444,7 +444,7 @@ class BlockRunner {
     kernels_.multiply(tile);
     for (int64_t r = 0; r < count_; ++r) {
       SetRow(first_ + r);
-      StoreFloats(result.array.type, {side_ + r * width, static_cast<size_t>(result.width)}, Offset(result.array),
+      StoreFloats(result.array.type, absl::MakeConstSpan(side_ + r * width, result.width), Offset(result.array),
                   result.array.strides[program_.FeatureDimension()], ResultBuffer(result));
     }
     LeaveRow();
@@ -560,7 +560,7 @@ class AttentionCall final : public LibraryCall {
       const float* from = sum + op_.sum_offsets_[result.number];
       const int64_t width = op_.Panels(result.width) * op_.panel_;
       for (int64_t c = 0; c < program.columns; ++c) {
-        StoreFloats(result.array.type, {from + c * width, static_cast<size_t>(result.width)},
+        StoreFloats(result.array.type, absl::MakeConstSpan(from + c * width, result.width),
                     offset + c * result.array.strides[program.ColumnDimension()],
                     result.array.strides[program.FeatureDimension()], buffers[program.operands.size() + r]);
       }

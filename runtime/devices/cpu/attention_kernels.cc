@@ -229,7 +229,7 @@ HWY_INLINE Vector RoundToBf16(Vector x) {
   const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(i, 0x7fff)));
   const auto quiet = hn::Or(bits, hn::Set(i, 0x400000));
   const auto chosen = hn::IfThenElse(hn::RebindMask(i, hn::IsNaN(x)), quiet, rounded);
-  return hn::BitCast(Floats(), hn::And(chosen, hn::Set(i, static_cast<int32_t>(0xffff0000))));
+  return hn::BitCast(Floats(), hn::And(chosen, hn::Set(i, ~0xffff)));
 }
 
 HWY_INLINE Vector RoundToF16(Vector x) {
@@ -243,7 +243,7 @@ HWY_INLINE Vector RoundToF16(Vector x) {
   const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(i, 0xfff)));
   const auto quiet = hn::Or(bits, hn::Set(i, 0x400000));
   const auto chosen = hn::IfThenElse(hn::RebindMask(i, hn::IsNaN(x)), quiet, rounded);
-  const Vector normal = hn::BitCast(d, hn::And(chosen, hn::Set(i, static_cast<int32_t>(0xffffe000))));
+  const Vector normal = hn::BitCast(d, hn::And(chosen, hn::Set(i, ~0x1fff)));
   // The last place of 0.5 is 2^-24, as in a subnormal f16.
   const Vector size = hn::Abs(x), half = hn::Set(d, 0.5f);
   const Vector subnormal = hn::CopySign(hn::Sub(hn::Add(size, half), half), x);

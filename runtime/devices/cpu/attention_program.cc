@@ -187,7 +187,8 @@ class Reader {
     for (int v = 0; v < op_.values_size(); ++v) {
       const AttentionOp::Value& value = op_.values(v);
       if (value.opcode() == AttentionOp::CONSTANT) {
-        states_[v].slot = {Kind::kNarrow, static_cast<int>(program_.constants.size())};
+        const int number = std::ssize(program_.constants);
+        states_[v].slot = {Kind::kNarrow, number};
         program_.constants.push_back(value.bits());
       }
       if (value.opcode() == AttentionOp::INDEX && value.dimension() == std::ssize(sizes_) - 1) {
@@ -196,7 +197,7 @@ class Reader {
         states_[v].wide = true;
       }
     }
-    program_.narrow_slots = static_cast<int>(program_.constants.size());
+    program_.narrow_slots = std::ssize(program_.constants);
     program_.row_slots = program_.has_column_index ? 1 : 0;
   }
 

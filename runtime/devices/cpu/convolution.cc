@@ -44,17 +44,16 @@ constexpr Plan kPlans[] = {
 
 absl::StatusOr<dnnl_memory_desc_t> Describe(const Strided& tensor, ElementType type) {
   dnnl_memory_desc_t desc;
-  XLAD_RETURN_IF_ERROR(
-      FromDnnl(dnnl_memory_desc_init_by_strides(&desc, static_cast<int>(tensor.sizes.size()), tensor.sizes.data(),
-                                                DnnlType(type), tensor.strides.data()),
-               "memory description"));
+  XLAD_RETURN_IF_ERROR(FromDnnl(dnnl_memory_desc_init_by_strides(&desc, tensor.sizes.size(), tensor.sizes.data(),
+                                                                 DnnlType(type), tensor.strides.data()),
+                                "memory description"));
   return desc;
 }
 
 absl::StatusOr<dnnl_memory_desc_t> Any(const Strided& tensor, ElementType type) {
   dnnl_memory_desc_t desc;
-  XLAD_RETURN_IF_ERROR(FromDnnl(dnnl_memory_desc_init_by_tag(&desc, static_cast<int>(tensor.sizes.size()),
-                                                             tensor.sizes.data(), DnnlType(type), dnnl_format_tag_any),
+  XLAD_RETURN_IF_ERROR(FromDnnl(dnnl_memory_desc_init_by_tag(&desc, tensor.sizes.size(), tensor.sizes.data(),
+                                                             DnnlType(type), dnnl_format_tag_any),
                                 "memory description"));
   return desc;
 }
@@ -80,7 +79,7 @@ Strided Part(Strided tensor, size_t dim, int64_t size) {
   return tensor;
 }
 
-constexpr size_t kNone = ~size_t{0};
+constexpr size_t kNone = -1;
 
 // One of the three tensors of the program: lhs, rhs or result.
 struct Side {
@@ -213,7 +212,7 @@ class DnnlConvolution final : public PreparedLibraryOp {
     const double flops =
         2 * static_cast<double>(positions) * static_cast<double>(tensor::Product(shape_.weights.sizes));
     const double worth = std::min(flops / kMinTileFlops, 1e6);
-    const int64_t wanted = std::clamp<int64_t>(static_cast<int64_t>(worth), 1, kMaxTiles);
+    const int64_t wanted = std::clamp<int64_t>(worth, 1, kMaxTiles);
     const int64_t blocks = can_divide_ ? CeilDiv(total_, kFeaturesOfBlock) : 1;
     const int64_t parts = std::min({wanted, kMaxParts, positions / kMinPositions, shape_.src.sizes[0]});
     adds_tiles_ = is_gradient && sides_[2].type == ElementType::kF32 && blocks == 1 && parts > 1;
@@ -312,7 +311,7 @@ class DnnlConvolution final : public PreparedLibraryOp {
     part_bytes_ = std::exchange(sides_[2].bytes, 0);
     result_moved_ = part_bytes_ > 0;
     if (!result_moved_) {
-      part_bytes_ = RoundUp(static_cast<int64_t>(dnnl_memory_desc_get_size(&variant.inside[2])), XLAD_BUFFER_ALIGNMENT);
+      part_bytes_ = RoundUp(dnnl_memory_desc_get_size(&variant.inside[2]), XLAD_BUFFER_ALIGNMENT);
       return absl::OkStatus();
     }
     XLAD_ASSIGN_OR_RETURN(result_reorder_, MakeDnnlReorder(variant.inside[2], variant.outside[2]));
@@ -372,8 +371,7 @@ void Flip(const Strided& tensor, size_t spatial, int64_t width, const void* from
 
 class ConvolutionCall final : public LibraryCall {
  public:
-  ConvolutionCall(const DnnlConvolution* convolution, int threads)
-      : c_(*convolution), threads_(static_cast<size_t>(threads)) {}
+  ConvolutionCall(const DnnlConvolution* convolution, int threads) : c_(*convolution), threads_(threads) {}
 
   absl::Status Prepare() {
     for (OfThread& mine : threads_) {
@@ -498,16 +496,16 @@ absl::StatusOr<std::unique_ptr<LibraryCall>> DnnlConvolution::MakeCall(int threa
   return call;
 }
 
-bool IsLibraryType(int32_t type) {
-  return type == static_cast<int32_t>(ElementType::kF32) || type == static_cast<int32_t>(ElementType::kBF16);
+bool HasLibraryType(const ArrayShape& shape) {
+  const ElementType type = tensor::TypeFromWire(shape);
+  return type == ElementType::kF32 || type == ElementType::kBF16;
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareConvolution(const ConvolutionOp& op) {
   UseOneThread();
-  if (!IsLibraryType(op.lhs().element_type()) || op.lhs().element_type() != op.rhs().element_type() ||
-      !IsLibraryType(op.result().element_type())) {
+  if (!HasLibraryType(op.lhs()) || op.lhs().element_type() != op.rhs().element_type() || !HasLibraryType(op.result())) {
     const auto name = [](const ArrayShape& shape) {
       return tensor::ToString(tensor::TypeFromWire(shape));
     };

@@ -51,7 +51,7 @@ absl::Status CheckSizes(const ConvolutionOp& op, const Strided& lhs, const Strid
               rhs.sizes[1] * groups == lhs.sizes[1] && rhs.sizes[0] % groups == 0;
   for (int d = 0; d < op.window_size() && fits; ++d) {
     const auto& w = op.window(d);
-    const size_t i = static_cast<size_t>(d) + 2;
+    const size_t i = d + 2;
     if (w.size() < 1 || w.stride() < 1 || w.window_dilation() < 1 || w.base_dilation() < 1) {
       return absl::InvalidArgumentError(absl::StrCat(
           "library op convolution: found window size ", w.size(), ", stride ", w.stride(), ", window dilation ",
@@ -98,7 +98,7 @@ void SetBackwardData(const ConvolutionOp& op, ConvolutionShape* shape) {
   std::swap(shape->weights.strides[0], shape->weights.strides[1]);
   for (int d = 0; d < op.window_size(); ++d) {
     const auto& w = op.window(d);
-    const size_t i = static_cast<size_t>(d) + 2;
+    const size_t i = d + 2;
     const int64_t reach = (w.size() - 1) * w.window_dilation();
     const int64_t low = reach - w.padding_low();
     shape->strides.push_back(w.base_dilation());
@@ -124,7 +124,7 @@ void SetBackwardWeights(const ConvolutionOp& op, ConvolutionShape* shape) {
   exchange(&shape->weights);  // [c, o] -> [o, c]
   for (int d = 0; d < op.window_size(); ++d) {
     const auto& w = op.window(d);
-    const size_t i = static_cast<size_t>(d) + 2;
+    const size_t i = d + 2;
     const int64_t reach = (shape->weights.sizes[i] - 1) * w.stride();
     shape->strides.push_back(w.window_dilation());
     shape->dilations.push_back(w.stride() - 1);
@@ -162,7 +162,7 @@ absl::StatusOr<ConvolutionShape> ReadConvolutionShape(const ConvolutionOp& op) {
   int64_t window = 1, results = 1;
   for (int d = 0; d < spatial; ++d) {
     window *= op.window(d).size();
-    results *= shape.dst.sizes[static_cast<size_t>(d) + 2];
+    results *= shape.dst.sizes[d + 2];
   }
   if (dilated) {
     if (strided || op.feature_group_count() != 1) {

@@ -146,7 +146,7 @@ class CpuExecutable final : public LoadedExecutable {
     }
     XLAD_ASSIGN_OR_RETURN(const XladKernel kernel, object_->Find(symbol));
     kernels_.push_back(kernel);
-    const int number = static_cast<int>(kernels_.size()) - 1;
+    const int number = std::ssize(kernels_) - 1;
     numbers_[std::string(symbol)] = number;
     return number;
   }

@@ -27,7 +27,7 @@ absl::StatusOr<DnnlOp> Finish(dnnl_primitive_desc_t desc) {
   dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name);
   op.name = name == nullptr ? "?" : name;
   op.scratchpad = *dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
-  op.scratchpad_bytes = RoundUp(static_cast<int64_t>(dnnl_memory_desc_get_size(&op.scratchpad)), XLAD_BUFFER_ALIGNMENT);
+  op.scratchpad_bytes = RoundUp(dnnl_memory_desc_get_size(&op.scratchpad), XLAD_BUFFER_ALIGNMENT);
   dnnl_primitive_t primitive = nullptr;
   XLAD_RETURN_IF_ERROR(FromDnnl(dnnl_primitive_create(&primitive, desc), "primitive"));
   op.primitive.reset(primitive);
@@ -38,7 +38,7 @@ absl::StatusOr<DnnlOp> Finish(dnnl_primitive_desc_t desc) {
 
 absl::Status FromDnnl(dnnl_status_t status, const char* what) {
   if (status == dnnl_success) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("oneDNN: ", what, " failed with status ", static_cast<int>(status)));
+  return absl::InternalError(absl::StrCat("oneDNN: ", what, " failed with status ", status));
 }
 
 dnnl_engine_t DnnlEngine() {
@@ -116,9 +116,8 @@ absl::Status DnnlCall::Run(absl::Span<void* const> addresses, void* scratchpad) 
   UseOneThread();
   for (size_t i = 0; i < addresses.size(); ++i) dnnl_memory_set_data_handle(memories_[i].get(), addresses[i]);
   dnnl_memory_set_data_handle(memories_.back().get(), scratchpad);
-  return FromDnnl(
-      dnnl_primitive_execute(primitive_, stream_.get(), static_cast<int>(arguments_.size()), arguments_.data()),
-      "a primitive");
+  return FromDnnl(dnnl_primitive_execute(primitive_, stream_.get(), arguments_.size(), arguments_.data()),
+                  "a primitive");
 }
 
 }  // namespace xlad::runtime

@@ -223,7 +223,7 @@ constexpr int64_t kMinPiece = 1 << 15;
 
 class DotCall final : public LibraryCall {
  public:
-  DotCall(const DnnlDot* dot, int threads) : dot_(*dot), calls_(static_cast<size_t>(threads)) {}
+  DotCall(const DnnlDot* dot, int threads) : dot_(*dot), calls_(threads) {}
 
   absl::Status Prepare() {
     for (std::vector<DnnlCall>& of_thread : calls_) {

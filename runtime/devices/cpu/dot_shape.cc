@@ -135,9 +135,8 @@ absl::StatusOr<DotShape> ReadDotShape(const DotOp& op) {
   const Dims lhs_strides = tensor::Strides(lhs), rhs_strides = tensor::Strides(rhs);
   DotShape shape;
   const auto pair = [&](int64_t l, int64_t r, std::vector<DotLoop>* loops) {
-    const size_t i = static_cast<size_t>(l), j = static_cast<size_t>(r);
-    loops->push_back({lhs[i], lhs_strides[i], rhs_strides[j], 0});
-    return lhs[i] == rhs[j];
+    loops->push_back({lhs[l], lhs_strides[l], rhs_strides[r], 0});
+    return lhs[l] == rhs[r];
   };
   bool fits = true;
   for (int i = 0; i < op.lhs_batch_size(); ++i) fits &= pair(op.lhs_batch(i), op.rhs_batch(i), &shape.batch);
@@ -217,7 +216,7 @@ DotGrid ChooseGrid(const DotShape& shape) {
   const double bytes = 4.0 * static_cast<double>(batches) * static_cast<double>(m * k + k * n + m * n);
   const double worth = std::max(2 * products * static_cast<double>(k) / kMinTileFlops, bytes / kMinTileBytes);
   const auto tiles = [worth](double per_tile, int64_t most) {
-    return std::clamp<int64_t>(static_cast<int64_t>(std::min(worth * per_tile, 1e6)), 1, most);
+    return std::clamp<int64_t>(std::min(worth * per_tile, 1e6), 1, most);
   };
   const int64_t wanted = tiles(1, kMaxTiles);
   const int64_t b = std::min(batch, tiles(4, kMaxTiles));

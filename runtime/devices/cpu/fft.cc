@@ -176,7 +176,7 @@ class ColumnTransform {
   ColumnTransform(int64_t outer, int64_t n, int64_t inner, bool inverse, T scale)
       : outer_(outer), n_(n), inner_(inner), inverse_(inverse), scale_(scale), single_(IsFftConvolution(n)) {
     plan_.emplace(n, !single_);
-    const int64_t fitting = kColumnBytes / (static_cast<int64_t>(sizeof(T)) * 4 * n) / kLanes * kLanes;
+    const int64_t line_bytes = sizeof(T) * 4 * n, fitting = kColumnBytes / line_bytes / kLanes * kLanes;
     lines_ = single_ ? 1 : std::min(inner, std::max(kLanes, fitting));
   }
 

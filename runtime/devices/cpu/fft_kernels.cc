@@ -327,7 +327,7 @@ void HalfToReal(const T* z, const T* roots, int64_t h, T* x) {
   // k = 1 .. h/2 and, mirrored, h-1 .. h-h/2.
   ForVectors<T>(h / 2, [&](auto d, int64_t i) HWY_ATTR {
     using V = hn::Vec<decltype(d)>;
-    const int64_t k = i + 1, mirrored = h - i - static_cast<int64_t>(hn::Lanes(d));
+    const int64_t k = i + 1, mirrored = h - i - hn::Lanes(d);
     const Pair<V> a = Load(d, element(const_cast<T*>(z)), k), c = Load(d, element(const_cast<T*>(z)), mirrored);
     const Pair<V> b = {hn::Reverse(d, c.re), hn::Neg(hn::Reverse(d, c.im))};
     const Pair<V> w = Load(d, element(const_cast<T*>(roots)), k);
@@ -349,7 +349,7 @@ void RealToHalf(const T* x, const T* roots, int64_t h, T* z) {
   const auto element = [](T* from) { return FftArray<T>{from, from + 1, 2}; };
   ForVectors<T>(h / 2, [&](auto d, int64_t i) HWY_ATTR {
     using V = hn::Vec<decltype(d)>;
-    const int64_t k = i + 1, mirrored = h - i - static_cast<int64_t>(hn::Lanes(d));
+    const int64_t k = i + 1, mirrored = h - i - hn::Lanes(d);
     const Pair<V> a = Load(d, element(const_cast<T*>(x)), k), c = Load(d, element(const_cast<T*>(x)), mirrored);
     const Pair<V> b = {hn::Reverse(d, c.re), hn::Neg(hn::Reverse(d, c.im))};
     const Pair<V> root = Load(d, element(const_cast<T*>(roots)), k);

@@ -51,7 +51,7 @@ __attribute__((target("avx,f16c"))) void WidenVectors(const uint16_t* from, int6
     if (lanes == kLanes) {
       _mm256_storeu_ps(to + i, floats);
     } else {
-      std::memcpy(to + i, &floats, static_cast<size_t>(lanes) * sizeof(float));
+      std::memcpy(to + i, &floats, lanes * sizeof(float));
     }
   }
 }
@@ -63,7 +63,7 @@ __attribute__((target("avx,f16c"))) void NarrowVectors(const float* from, int64_
     std::memcpy(to + i, &halves, sizeof(halves));
   }
   if (i == count) return;
-  const auto rest = static_cast<size_t>(count - i);
+  const size_t rest = count - i;
   __m256 floats = _mm256_setzero_ps();
   std::memcpy(&floats, from + i, rest * sizeof(float));
   const __m128i halves = _mm256_cvtps_ph(floats, _MM_FROUND_TO_NEAREST_INT);

@@ -96,7 +96,7 @@ bool HasFittingSizes(const LapackOp& op) {
     const int mode = option("mode", 'A');
     return mode == 'N' || (mode == 'A' && u == m && vt == n) || (mode == 'S' && u == k && vt == k);
   }
-  if (routine == "gehrd") return option("low", 1) == 1 && option("high", static_cast<int>(dim(a, 0))) == dim(a, 0);
+  if (routine == "gehrd") return option("low", 1) == 1 && option("high", dim(a, 0)) == dim(a, 0);
   return true;
 }
 

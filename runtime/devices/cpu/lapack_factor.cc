@@ -13,7 +13,7 @@ void Potrf(LapackMatrix<T>& a) {
   if (a.measures()) return;
   const int32_t n = a.rows();
   T* const factor = a.template result<T>(0);
-  std::copy_n(a.template operand<T>(0), int64_t{n} * n, factor);
+  CopyMatrix(a.template operand<T>(0), n, n, factor);
   const char uplo = Opposite(a.Letter("uplo", 'L'));
   const int32_t stride = std::max(1, n);
   a.library().potrf(&uplo, &n, factor, &stride, a.template result<int32_t>(1), 1);
@@ -48,7 +48,7 @@ void Trsm(LapackMatrix<T>& a) {
   if (a.measures()) return;
   const int32_t rows = a.result_dim(0, 0), columns = a.result_dim(0, 1), n = std::max(1, a.rows());
   T* const x = a.template result<T>(0);
-  std::copy_n(a.template operand<T>(1), int64_t{rows} * columns, x);
+  CopyMatrix(a.template operand<T>(1), rows, columns, x);
   const char side = a.Letter("side", 'L') == 'L' ? 'R' : 'L', uplo = Opposite(a.Letter("uplo", 'L'));
   const char transpose = a.Letter("trans_x", 'N'), diagonal = a.Letter("diag", 'N');
   const T one = 1;
@@ -60,7 +60,7 @@ void Trsm(LapackMatrix<T>& a) {
 template <typename T>
 void Getrf(LapackMatrix<T>& a) {
   const int32_t m = a.rows(), n = a.columns(), stride = std::max(1, m);
-  T* const by_columns = a.Take(int64_t{m} * n);
+  T* const by_columns = a.TakeMatrix(m, n);
   if (a.measures()) return;
   Transpose(a.template operand<T>(0), m, n, by_columns);
   a.library().getrf(&m, &n, by_columns, &stride, a.template result<int32_t>(1), a.template result<int32_t>(2));
@@ -77,7 +77,7 @@ void Geqrf(LapackMatrix<T>& a) {
     a.library().geqrf(&m, &n, nullptr, &stride, nullptr, &work, &query, &info);
     return RoundedSize(work);
   });
-  T* const by_columns = a.Take(int64_t{m} * n);
+  T* const by_columns = a.TakeMatrix(m, n);
   T* const work = a.Take(size);
   if (a.measures()) return;
   Transpose(a.template operand<T>(0), m, n, by_columns);
@@ -90,7 +90,7 @@ void Geqp3(LapackMatrix<T>& a) {
   using Real = typename LapackMatrix<T>::Real;
   const int32_t m = a.rows(), n = a.columns(), stride = std::max(1, m);
   int32_t info = 0;
-  Real* const real_work = a.template Take<Real>(2 * int64_t{n});
+  Real* const real_work = a.template TakeMatrix<Real>(2, n);
   const auto run = [&](T* by_columns, int32_t* order, T* tau, T* work, int32_t size) {
     if constexpr (kIsComplex<T>) {
       using Function = void (*)(const int32_t*, const int32_t*, T*, const int32_t*, int32_t*, T*, T*, const int32_t*,
@@ -108,7 +108,7 @@ void Geqp3(LapackMatrix<T>& a) {
     run(nullptr, nullptr, nullptr, &work, -1);
     return RoundedSize(work);
   });
-  T* const by_columns = a.Take(int64_t{m} * n);
+  T* const by_columns = a.TakeMatrix(m, n);
   T* const work = a.Take(size);
   if (a.measures()) return;
   Transpose(a.template operand<T>(0), m, n, by_columns);
@@ -128,7 +128,7 @@ void Orgqr(LapackMatrix<T>& a) {
     a.library().orgqr(&m, &n, &k, nullptr, &stride, nullptr, &work, &query, &info);
     return RoundedSize(work);
   });
-  T* const by_columns = a.Take(int64_t{m} * n);
+  T* const by_columns = a.TakeMatrix(m, n);
   T* const work = a.Take(size);
   if (a.measures()) return;
   Transpose(a.template operand<T>(0), m, n, by_columns);
@@ -151,8 +151,8 @@ void Ormqr(LapackMatrix<T>& a) {
                       &info, 1, 1);
     return RoundedSize(work);
   });
-  T* const reflectors = a.Take(int64_t{rows} * columns);
-  T* const c = a.Take(int64_t{m} * n);
+  T* const reflectors = a.TakeMatrix(rows, columns);
+  T* const c = a.TakeMatrix(m, n);
   T* const work = a.Take(size);
   if (a.measures()) return;
   Transpose(a.template operand<T>(0), rows, columns, reflectors);
@@ -167,7 +167,7 @@ void Ormqr(LapackMatrix<T>& a) {
 template <typename T>
 void Gtsv(LapackMatrix<T>& a) {
   const int32_t n = a.dim(1, 0), columns = a.dim(3, 1), stride = std::max(1, n);
-  T* const b = a.Take(int64_t{n} * columns);
+  T* const b = a.TakeMatrix(n, columns);
   if (a.measures()) return;
   for (int i = 0; i < 3; ++i) std::copy_n(a.template operand<T>(i), n, a.template result<T>(i));
   Transpose(a.template operand<T>(3), n, columns, b);
@@ -188,7 +188,7 @@ void Gehrd(LapackMatrix<T>& a) {
     a.library().gehrd(&n, &low, &high, nullptr, &stride, nullptr, &work, &query, &info);
     return RoundedSize(work);
   });
-  T* const by_columns = a.Take(int64_t{n} * n);
+  T* const by_columns = a.TakeMatrix(n, n);
   T* const work = a.Take(size);
   if (a.measures()) return;
   Transpose(a.template operand<T>(0), n, n, by_columns);
@@ -210,7 +210,7 @@ void Sytrd(LapackMatrix<T>& a) {
     a.library().sytrd(&uplo, &n, nullptr, &stride, nullptr, nullptr, nullptr, &work, &query, &info, 1);
     return RoundedSize(work);
   });
-  T* const by_columns = a.Take(int64_t{n} * n);
+  T* const by_columns = a.TakeMatrix(n, n);
   T* const work = a.Take(size);
   if (a.measures()) return;
   Transpose(a.template operand<T>(0), n, n, by_columns);

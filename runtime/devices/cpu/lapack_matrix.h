@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "base/rounding.h"
 #include "base/status.h"
 #include "proto/executable.pb.h"
 #include "runtime/devices/cpu/lapack_library.h"
@@ -33,8 +34,8 @@ class LapackMatrix {
   LapackMatrix(const LapackOp* op, const LapackLibrary<T>* library) : op_(*op), library_(*library) {}
 
   const LapackLibrary<T>& library() const { return library_; }
-  int32_t dim(int operand, int d) const { return static_cast<int32_t>(op_.operands(operand).dims(d)); }
-  int32_t result_dim(int result, int d) const { return static_cast<int32_t>(op_.results(result).dims(d)); }
+  int32_t dim(int operand, int d) const { return op_.operands(operand).dims(d); }
+  int32_t result_dim(int result, int d) const { return op_.results(result).dims(d); }
   int32_t rows() const { return dim(0, 0); }
   int32_t columns() const { return dim(0, 1); }
   // The option's value, a letter or a number, or `otherwise` if the op does not have the option.
@@ -44,7 +45,7 @@ class LapackMatrix {
     }
     return otherwise;
   }
-  char Letter(absl::string_view name, char otherwise) const { return static_cast<char>(Option(name, otherwise)); }
+  char Letter(absl::string_view name, char otherwise) const { return Option(name, otherwise); }
 
   template <typename E = T>
   const E* operand(int i) const {
@@ -60,8 +61,12 @@ class LapackMatrix {
   template <typename E = T>
   E* Take(int64_t count) {
     E* const taken = reinterpret_cast<E*>(measures() ? answers_ : memory_ + used_);
-    used_ += (std::max<int64_t>(count, 1) * static_cast<int64_t>(sizeof(E)) + 63) / 64 * 64;
+    used_ += RoundUp(std::max<int64_t>(count, 1) * sizeof(E), 64);
     return taken;
+  }
+  template <typename E = T>
+  E* TakeMatrix(int64_t rows, int64_t columns) {
+    return Take<E>(rows * columns);
   }
   // The size of a work area. While measuring, query() asks LAPACK for it; later the same size is returned.
   template <typename Query>
@@ -98,10 +103,21 @@ class LapackMatrix {
 template <typename T>
 int32_t RoundedSize(const T& work) {
   const double size = static_cast<double>(std::real(work));
-  return static_cast<int32_t>(std::ceil(size * (sizeof(std::real(work)) == 4 ? 1 + 1e-6 : 1)));
+  return std::ceil(size * (sizeof(std::real(work)) == 4 ? 1 + 1e-6 : 1));
 }
 
 inline char Opposite(char uplo) { return uplo == 'L' ? 'U' : 'L'; }
+
+// to = from, for `rows` x `columns` elements.
+template <typename T>
+void CopyMatrix(const T* from, int64_t rows, int64_t columns, T* to) {
+  std::copy_n(from, rows * columns, to);
+}
+
+template <typename T>
+void SetZero(int64_t rows, int64_t columns, T* to) {
+  std::fill_n(to, rows * columns, T(0));
+}
 
 // to = from^T, for `rows` x `columns` elements stored by rows, or the conjugate of from^T if `conjugate`.
 template <typename T>

@@ -39,12 +39,12 @@ void Syevd(LapackMatrix<T>& a) {
   const int32_t size = a.WorkSize([&] { return ask(), RoundedSize(work_answer); });
   const int32_t real_size = a.WorkSize([&] { return ask(), RoundedSize(real_answer); });
   const int32_t numbers_size = a.WorkSize([&] { return ask(), numbers_answer; });
-  T* const vectors = a.Take(int64_t{n} * n);
+  T* const vectors = a.TakeMatrix(n, n);
   T* const work = a.Take(size);
   Real* const real_work = a.template Take<Real>(real_size);
   int32_t* const numbers = a.template Take<int32_t>(numbers_size);
   if (a.measures()) return;
-  std::copy_n(a.template operand<T>(0), int64_t{n} * n, vectors);
+  CopyMatrix(a.template operand<T>(0), n, n, vectors);
   run(vectors, a.template result<Real>(1), work, size, real_work, real_size, numbers, numbers_size,
       a.template result<int32_t>(2));
   Transpose(vectors, n, n, a.template result<T>(0), /*conjugate=*/true);
@@ -97,9 +97,9 @@ void Svd(LapackMatrix<T>& a) {
   T* const work = a.Take(size);
   if (a.measures()) return;
   T* const matrix = a.template result<T>(0);
-  std::copy_n(a.template operand<T>(0), int64_t{m} * n, matrix);
+  CopyMatrix(a.template operand<T>(0), m, n, matrix);
   if (mode == 'N') {
-    for (int i : {2, 3}) std::fill_n(a.template result<T>(i), int64_t{a.result_dim(i, 0)} * a.result_dim(i, 1), T(0));
+    for (int i : {2, 3}) SetZero(a.result_dim(i, 0), a.result_dim(i, 1), a.template result<T>(i));
   }
   run(matrix, a.template result<Real>(1), a.template result<T>(3), a.template result<T>(2), work, size,
       a.template result<int32_t>(4));
@@ -127,7 +127,7 @@ void Geev(LapackMatrix<T>& a) {
   const int32_t n = a.rows(), stride = std::max(1, n);
   const char left = a.Letter("compute_left", 'V'), right = a.Letter("compute_right", 'V');
   constexpr int kVectors = kIsComplex<T> ? 1 : 2;  // The number of the first result with vectors.
-  Real* const real_work = a.template Take<Real>(kIsComplex<T> ? 2 * int64_t{n} : 0);
+  Real* const real_work = a.template TakeMatrix<Real>(kIsComplex<T> ? 2 : 0, n);
   int32_t ignored = 0;
   const auto run = [&](T* matrix, T* values, Real* imaginary, T* vl, T* vr, T* work, int32_t size, int32_t* info) {
     using Int = const int32_t*;
@@ -148,9 +148,9 @@ void Geev(LapackMatrix<T>& a) {
     run(nullptr, nullptr, nullptr, nullptr, nullptr, &answer, -1, &ignored);
     return RoundedSize(answer);
   });
-  T* const matrix = a.Take(int64_t{n} * n);
-  T* const vl = a.Take(int64_t{n} * n);
-  T* const vr = a.Take(int64_t{n} * n);
+  T* const matrix = a.TakeMatrix(n, n);
+  T* const vl = a.TakeMatrix(n, n);
+  T* const vr = a.TakeMatrix(n, n);
   T* const work = a.Take(size);
   if (a.measures()) return;
   const T* const from = a.template operand<T>(0);
@@ -160,8 +160,8 @@ void Geev(LapackMatrix<T>& a) {
   T* const values = a.template result<T>(0);
   Real* const imaginary = kIsComplex<T> ? nullptr : a.template result<Real>(1);
   int32_t* const info = a.template result<int32_t>(kVectors + 2);
-  std::fill_n(vl, int64_t{n} * n, T(0));
-  std::fill_n(vr, int64_t{n} * n, T(0));
+  SetZero(n, n, vl);
+  SetZero(n, n, vr);
   if (finite) {
     Transpose(from, n, n, matrix);
     run(matrix, values, imaginary, vl, vr, work, size, info);
@@ -174,7 +174,7 @@ void Geev(LapackMatrix<T>& a) {
   for (const bool is_right : {false, true}) {
     Complex* const vectors = a.template result<Complex>(kVectors + (is_right ? 1 : 0));
     if ((is_right ? right : left) != 'V') {
-      std::fill_n(vectors, int64_t{n} * n, Complex(0));
+      SetZero(n, n, vectors);
     } else if constexpr (kIsComplex<T>) {
       Transpose(is_right ? vr : vl, n, n, vectors);
     } else {
@@ -212,12 +212,12 @@ void Gees(LapackMatrix<T>& a) {
     run(nullptr, &ignored, nullptr, nullptr, nullptr, &answer, -1, &ignored);
     return RoundedSize(answer);
   });
-  T* const matrix = a.Take(int64_t{n} * n);
-  T* const vectors = a.Take(int64_t{n} * n);
+  T* const matrix = a.TakeMatrix(n, n);
+  T* const vectors = a.TakeMatrix(n, n);
   T* const work = a.Take(size);
   if (a.measures()) return;
   Transpose(a.template operand<T>(0), n, n, matrix);
-  std::fill_n(vectors, int64_t{n} * n, T(0));
+  SetZero(n, n, vectors);
   run(matrix, a.template result<int32_t>(kSelected), a.template result<T>(2),
       kIsComplex<T> ? nullptr : a.template result<T>(3), vectors, work, size,
       a.template result<int32_t>(kSelected + 1));

@@ -9,12 +9,12 @@
 #include "base/kernel_abi.h"
 #include "proto/executable.pb.h"
 #include "runtime/devices/cpu/cpu_device.h"
-#include "tensor/element_type.h"
+#include "tensor/wire.h"
 
 namespace xlad::runtime {
 namespace {
 
-constexpr int64_t kCopiedBytes = int64_t{64} << 20;
+constexpr int64_t kCopiedBytes = 64 << 20;
 constexpr int64_t kMatrix = 1024;
 constexpr int kCopies = 4, kProducts = 6;
 
@@ -46,7 +46,7 @@ absl::StatusOr<double> ProductRate(const Clock& clock, int threads) {
   executable.set_kernel_abi_version(XLAD_KERNEL_ABI_VERSION);
   DotOp* dot = executable.add_library_ops()->mutable_dot();
   for (ArrayShape* shape : {dot->mutable_lhs(), dot->mutable_rhs(), dot->mutable_result()}) {
-    shape->set_element_type(static_cast<int32_t>(tensor::ElementType::kF32));
+    tensor::TypeToWire(tensor::ElementType::kF32, shape);
     shape->add_dims(kMatrix);
     shape->add_dims(kMatrix);
   }
@@ -59,7 +59,7 @@ absl::StatusOr<double> ProductRate(const Clock& clock, int threads) {
   std::vector<std::unique_ptr<DeviceMemory>> memory;
   std::vector<void*> buffers;
   for (int i = 0; i < 3; ++i) {
-    XLAD_ASSIGN_OR_RETURN(memory.emplace_back(), device->Allocate(kMatrix * kMatrix * int64_t{sizeof(float)}));
+    XLAD_ASSIGN_OR_RETURN(memory.emplace_back(), device->Allocate(kMatrix * kMatrix * sizeof(float)));
     buffers.push_back(memory.back()->address());
     XLAD_RETURN_IF_ERROR(stream->FillZero(buffers.back(), memory.back()->bytes()));
   }

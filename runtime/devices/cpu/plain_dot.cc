@@ -110,9 +110,8 @@ absl::StatusOr<std::unique_ptr<LibraryCall>> PlainDot::MakeCall(int) const {
 
 bool HasPlainTypes(const DotOp& op) {
   const auto have = [&](ElementType operands, ElementType result) {
-    return op.lhs().element_type() == static_cast<int>(operands) &&
-           op.rhs().element_type() == static_cast<int>(operands) &&
-           op.result().element_type() == static_cast<int>(result);
+    return tensor::TypeFromWire(op.lhs()) == operands && tensor::TypeFromWire(op.rhs()) == operands &&
+           tensor::TypeFromWire(op.result()) == result;
   };
   return have(ElementType::kF64, ElementType::kF64) || have(ElementType::kS8, ElementType::kS32);
 }

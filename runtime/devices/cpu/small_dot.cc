@@ -47,7 +47,7 @@ std::vector<int64_t> Offsets(const std::vector<DotLoop>& loops, int64_t DotLoop:
   std::vector<int64_t> offsets = {0};
   for (const DotLoop& loop : loops) {
     std::vector<int64_t> inner;
-    inner.reserve(offsets.size() * static_cast<size_t>(loop.size));
+    inner.reserve(offsets.size() * loop.size);
     for (const int64_t offset : offsets) {
       for (int64_t i = 0; i < loop.size; ++i) inner.push_back(offset + i * loop.*stride);
     }
@@ -156,7 +156,7 @@ DotGrid SmallDot::ChooseTiles(bool copies_lhs, bool copies_rhs) const {
   const double flops = 2 * batches * static_cast<double>(m_ * n_) * static_cast<double>(k_);
   const double worth = std::max(flops / kSmallTileFlops, bytes / kSmallTileBytes);
   const int64_t most = copies_lhs || copies_rhs ? kMaxCopyingTiles : kMaxSmallTiles;
-  const int64_t wanted = std::clamp<int64_t>(static_cast<int64_t>(std::min(worth, 1e6)), 1, most);
+  const int64_t wanted = std::clamp<int64_t>(std::min(worth, 1e6), 1, most);
   const int64_t outer = shape_.batch.empty() ? 1 : shape_.batch[0].size;
   const int64_t b = std::min(outer, wanted), rest = CeilDiv(wanted, b);
   const int64_t most_rows = std::max<int64_t>(1, m_ / (copies_rhs ? kMinReuse : kMinRows));
@@ -190,7 +190,7 @@ void SmallDot::PackLhs(const float* lhs, int64_t row, int64_t rows, float* to) c
     for (int64_t l = 0; l < k_; l += run) {
       const float* const from = lhs + row_offsets[i] + k_lhs_[l];
       if (step == 1) {
-        std::memcpy(to + l, from, static_cast<size_t>(run) * 4);
+        std::memcpy(to + l, from, run * 4);
       } else {
         for (int64_t r = 0; r < run; ++r) to[l + r] = from[r * step];
       }
@@ -201,10 +201,10 @@ void SmallDot::PackLhs(const float* lhs, int64_t row, int64_t rows, float* to) c
 // Copies `count` columns of rhs, at most a panel, to rows of the length of a panel. The rest of the rows is zero.
 void SmallDot::PackPanel(const float* rhs, const int64_t* columns, int64_t count, float* to) const {
   const int64_t panel = kernels_.panel;
-  if (count < panel) std::memset(to, 0, static_cast<size_t>(k_ * panel) * 4);
+  if (count < panel) std::memset(to, 0, k_ * panel * 4);
   if (columns[count - 1] - columns[0] == count - 1 && InnerStride(shape_.n, &DotLoop::rhs) == 1) {
     for (int64_t l = 0; l < k_; ++l) {
-      std::memcpy(to + l * panel, rhs + columns[0] + k_rhs_[l], static_cast<size_t>(count) * 4);
+      std::memcpy(to + l * panel, rhs + columns[0] + k_rhs_[l], count * 4);
     }
     return;
   }
@@ -266,7 +266,7 @@ void SmallDot::MultiplyRows(const SmallTile& at, TileProduct product, const floa
   if (result_bytes_ == 0) return;
   const int64_t columns = std::min(grid_.n, n_ - at.column);
   for (int64_t i = 0; i < product.m; ++i) {
-    std::memcpy(to + i * n_, product.c + i * product.c_row, static_cast<size_t>(columns) * 4);
+    std::memcpy(to + i * n_, product.c + i * product.c_row, columns * 4);
   }
 }
 

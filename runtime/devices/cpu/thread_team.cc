@@ -20,8 +20,7 @@ constexpr int64_t kShare = 4;
 
 }  // namespace
 
-ThreadTeam::ThreadTeam(int threads)
-    : threads_(std::clamp(threads, 1, static_cast<int>(kJoined))), parts_(new Part[threads_]) {}
+ThreadTeam::ThreadTeam(int threads) : threads_(std::clamp<int>(threads, 1, kJoined)), parts_(new Part[threads_]) {}
 
 ThreadTeam::~ThreadTeam() {
   ending_.store(true);
@@ -105,7 +104,7 @@ uint64_t ThreadTeam::NextJob(uint64_t seen) {
 }
 
 void ThreadTeam::WakeHelpers(int64_t count) {
-  const int most = static_cast<int>(std::min<int64_t>(count, threads_));
+  const int most = std::min<int64_t>(count, threads_);
   syscall(SYS_futex, &epoch_, FUTEX_WAKE_PRIVATE, most, nullptr, nullptr, 0);
 }
 

@@ -69,7 +69,7 @@ absl::StatusOr<const CublasLt*> LoadCublasLt(const std::string& library) {
   auto found = std::make_unique<CublasLt>();
   found->library = library;
   XLAD_RETURN_IF_ERROR(FindLtFunctions(handle, library, found.get()));
-  found->version = static_cast<int>(found->cublasLtGetVersion());
+  found->version = found->cublasLtGetVersion();
   if (found->version < kOldestCublasLt) {
     return absl::UnavailableError(absl::StrCat("found ", found->Name(), ", expected ",
                                                LibraryVersionText(kOldestCublasLt),

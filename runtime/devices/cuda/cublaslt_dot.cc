@@ -19,7 +19,7 @@ using tensor::ElementType;
 // The largest number of library calls for a dot. If a dot needs more, xlad's own kernels compute it in one launch.
 constexpr int64_t kMaxCalls = 256;
 // NVIDIA recommends 32 MiB for GPUs of compute capability 9.0.
-constexpr uint64_t kMaxWorkspaceBytes = uint64_t{32} << 20;
+constexpr uint64_t kMaxWorkspaceBytes = 32 << 20;
 constexpr int kProposals = 8;
 
 // Operands of s8 must be multiples of this, in bytes: their addresses, sizes and leading dimensions.
@@ -130,8 +130,7 @@ absl::Status SetAttribute(const CublasLtContext& context, Set set, Descriptor de
 
 absl::Status MakeLayout(const CublasLtContext& context, LtLayout* layout, int type, const Matrix& matrix) {
   return context.Check(
-      context.library().cublasLtMatrixLayoutCreate(layout, type, static_cast<uint64_t>(matrix.rows),
-                                                   static_cast<uint64_t>(matrix.columns), matrix.leading_dimension),
+      context.library().cublasLtMatrixLayoutCreate(layout, type, matrix.rows, matrix.columns, matrix.leading_dimension),
       "cublasLtMatrixLayoutCreate");
 }
 
@@ -218,7 +217,7 @@ absl::Status CublasLtDot::Describe(const DotOp& dot, const DotShape& shape, cons
 uint32_t CublasLtDot::AlignmentOf(int64_t Call::* offset) const {
   int64_t alignment = XLAD_BUFFER_ALIGNMENT;
   for (const Call& call : calls_) alignment = std::gcd(alignment, call.*offset);
-  return static_cast<uint32_t>(alignment);
+  return alignment;
 }
 
 absl::StatusOr<bool> CublasLtDot::ChooseAlgorithm() {

@@ -62,7 +62,7 @@ class CudaExecutable final : public LoadedExecutable {
     }
     XLAD_ASSIGN_OR_RETURN(const FunctionHandle function, module_->Find(form->first));
     kernels_.push_back({form->first, function, form->second});
-    const int number = static_cast<int>(kernels_.size()) - 1;
+    const int number = std::ssize(kernels_) - 1;
     numbers_[form->first] = number;
     return number;
   }
@@ -122,7 +122,7 @@ class CudaLauncher final : public Launcher {
       return absl::InvalidArgumentError(absl::StrCat("kernel '", found.name, "': found ", buffers.size(),
                                                      " buffers, expected ", found.form.parameters - 2));
     }
-    return Launch(found, buffers, scratch, static_cast<unsigned>(tiles));
+    return Launch(found, buffers, scratch, tiles);
   }
 
   absl::Status RunLibraryOp(int op, absl::Span<void* const> buffers) override {

@@ -182,7 +182,7 @@ absl::Status CudaStream::Copy(void* to, const void* from, int64_t bytes) {
   XLAD_RETURN_IF_ERROR(Begin());
   if (bytes == 0 || to == from) return absl::OkStatus();
   const DevicePointer target = Address(to), source = Address(from);
-  const auto size = static_cast<size_t>(bytes);
+  const size_t size = bytes;
   if (target < source + size && source < target + size) return CopyOverlapping(target, source, size);
   return Check(gpu_->driver().cuMemcpyAsync(target, source, size, stream_), "copy");
 }
@@ -191,7 +191,7 @@ absl::Status CudaStream::Copy(void* to, const void* from, int64_t bytes) {
 absl::Status CudaStream::CopyOverlapping(DevicePointer to, DevicePointer from, size_t bytes) {
   if (is_recording_) return absl::UnimplementedError("cuda: a graph cannot copy between ranges that overlap");
   const Driver& driver = gpu_->driver();
-  XLAD_ASSIGN_OR_RETURN(const DevicePointer between, gpu_->Allocate(static_cast<int64_t>(bytes)));
+  XLAD_ASSIGN_OR_RETURN(const DevicePointer between, gpu_->Allocate(bytes));
   absl::Status copied = Check(driver.cuMemcpyAsync(between, from, bytes, stream_), "copy");
   if (copied.ok()) copied = Check(driver.cuMemcpyAsync(to, between, bytes, stream_), "copy");
   const Result ended = driver.cuStreamSynchronize(stream_);

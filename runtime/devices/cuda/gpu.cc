@@ -29,7 +29,7 @@ absl::StatusOr<std::shared_ptr<const Gpu>> Gpu::Open(const Driver* driver, int o
 
 absl::Status Gpu::Prepare() {
   std::array<char, 128> model = {};
-  const Result named = driver_.cuDeviceGetName(model.data(), static_cast<int>(model.size()) - 1, device_);
+  const Result named = driver_.cuDeviceGetName(model.data(), model.size() - 1, device_);
   name_ = absl::StrCat("GPU ", ordinal_, named == kSuccess ? absl::StrCat(" (", model.data(), ")") : "");
   XLAD_ASSIGN_OR_RETURN(const int major, Attribute(kComputeCapabilityMajor));
   XLAD_ASSIGN_OR_RETURN(const int minor, Attribute(kComputeCapabilityMinor));
@@ -97,7 +97,7 @@ absl::StatusOr<DevicePointer> Gpu::Allocate(int64_t bytes) const {
   XLAD_RETURN_IF_ERROR(Activate());
   if (bytes < 0) return OutOfMemory(bytes, "device");
   DevicePointer address = 0;
-  const size_t size = std::max<size_t>(1, static_cast<size_t>(bytes));  // Even empty allocations have addresses.
+  const size_t size = std::max<size_t>(1, bytes);  // Even empty allocations have addresses.
   const Result allocated =
       has_pools_ ? driver_.cuMemAllocAsync(&address, size, stream_) : driver_.cuMemAlloc_v2(&address, size);
   // For extremely large sizes, drivers return CUDA_ERROR_INVALID_VALUE instead of CUDA_ERROR_OUT_OF_MEMORY.
@@ -116,8 +116,7 @@ absl::StatusOr<void*> Gpu::AllocatePinned(int64_t bytes) const {
   XLAD_RETURN_IF_ERROR(Activate());
   if (bytes < 0) return OutOfMemory(bytes, "pinned host");
   void* address = nullptr;
-  const Result allocated =
-      driver_.cuMemHostAlloc(&address, std::max<size_t>(1, static_cast<size_t>(bytes)), kHostAllocPortable);
+  const Result allocated = driver_.cuMemHostAlloc(&address, std::max<size_t>(1, bytes), kHostAllocPortable);
   if (allocated == kOutOfMemory || allocated == kInvalidValue) return OutOfMemory(bytes, "pinned host");
   XLAD_RETURN_IF_ERROR(Check(allocated, absl::StrCat("allocation of ", bytes, " bytes of pinned memory")));
   return address;

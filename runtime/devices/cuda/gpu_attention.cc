@@ -80,7 +80,7 @@ class ProblemWriter {
     problem_.batches = program_.Batches();
     problem_.all_rows = program_.Rows();
     problem_.columns = program_.columns;
-    problem_.row_stride = RoundUp(program_.columns, int64_t{XLAD_ATTENTION_LANES});
+    problem_.row_stride = RoundUp(program_.columns, XLAD_ATTENTION_LANES);
     problem_.narrow_slots = std::max(1, program_.narrow_slots);  // Steps read slot 0 for inputs that they do not have.
     const int64_t wide_slots = program_.tiles + program_.row_slots;
     problem_.block_scratch =
@@ -90,7 +90,7 @@ class ProblemWriter {
   // Divides the rows into pieces and groups of pieces.
   void WritePartition() {
     problem_.block_rows = program_.block_rows;
-    problem_.block_pieces = CeilDiv(program_.block_rows, int64_t{XLAD_ATTENTION_ROWS});
+    problem_.block_pieces = CeilDiv(program_.block_rows, XLAD_ATTENTION_ROWS);
     problem_.pieces = std::ssize(program_.block_columns) * problem_.block_pieces;
     const int64_t wanted = std::clamp<int64_t>(CeilDiv(kWantedTasks, problem_.batches), 1, problem_.pieces);
     problem_.group_pieces = CeilDiv(problem_.pieces, wanted);
@@ -143,7 +143,7 @@ class ProblemWriter {
     to.kind = kKinds[static_cast<size_t>(step.kind)];
     to.opcode = static_cast<int32_t>(step.opcode);
     to.source = step.source;
-    const auto batch_dims = static_cast<int32_t>(program_.batch.size());
+    const int32_t batch_dims = std::ssize(program_.batch);
     if (step.kind == AttentionStep::Kind::kIndex && step.source >= batch_dims) {
       to.source = XLAD_ATTENTION_DIMS + step.source - batch_dims;
     }
@@ -158,7 +158,7 @@ class ProblemWriter {
     XladAttentionResult to = {};
     to.slot = SlotOf(result.slot).number;
     to.operand = result.operand;
-    to.array = static_cast<int32_t>(program_.operands.size()) + problem_.results;
+    to.array = std::ssize(program_.operands) + problem_.results;
     to.width = result.width;
     to.kind = XLAD_ROW_VALUE;
     const bool is_product = result.kind != AttentionOp::Result::ROW_VALUE;
@@ -188,19 +188,19 @@ absl::StatusOr<std::unique_ptr<GpuAttention>> GpuAttention::Make(std::shared_ptr
   if (!problem.has_value()) return nullptr;
   std::unique_ptr<GpuAttention> attention(new GpuAttention(gpu));
   XLAD_ASSIGN_OR_RETURN(attention->kernel_, module.Find("xlad_attention"));
-  attention->blocks_ = static_cast<unsigned>(problem->blocks);
+  attention->blocks_ = problem->blocks;
   if (problem->task_sums > 0) {
-    const int64_t blocks = CeilDiv(problem->batches * problem->task_sums, int64_t{XLAD_ATTENTION_THREADS});
+    const int64_t blocks = CeilDiv(problem->batches * problem->task_sums, XLAD_ATTENTION_THREADS);
     if (blocks > INT32_MAX) return nullptr;
     XLAD_ASSIGN_OR_RETURN(attention->sums_kernel_, module.Find("xlad_attention_sums"));
-    attention->sums_blocks_ = static_cast<unsigned>(blocks);
+    attention->sums_blocks_ = blocks;
   }
-  attention->scratch_bytes_ = (problem->blocks * problem->block_scratch + problem->tasks * problem->task_sums) *
-                              static_cast<int64_t>(sizeof(float));
+  attention->scratch_bytes_ =
+      (problem->blocks * problem->block_scratch + problem->tasks * problem->task_sums) * sizeof(float);
   std::vector<std::byte> bytes(sizeof(*problem) + program.block_columns.size() * sizeof(int32_t));
   std::memcpy(bytes.data(), &*problem, sizeof(*problem));
   for (size_t b = 0; b < program.block_columns.size(); ++b) {
-    const auto columns = static_cast<int32_t>(program.block_columns[b]);
+    const int32_t columns = program.block_columns[b];
     std::memcpy(bytes.data() + sizeof(*problem) + b * sizeof(columns), &columns, sizeof(columns));
   }
   XLAD_ASSIGN_OR_RETURN(attention->problem_, AllocateCopy(gpu, bytes));

@@ -94,7 +94,7 @@ DotKernel KernelOf(const XladDotProblem& problem) {
   if (problem.lhs_element == XLAD_S8) return without_mma("xlad_dot_s8_small", "xlad_dot_s8_large");
   const bool are_narrow = problem.lhs_element == problem.rhs_element && problem.lhs_element != XLAD_F32;
   if (!are_narrow || smaller < kMinMmaSide) return without_mma("xlad_dot_small", "xlad_dot_large");
-  const auto tiles = [](int64_t size) { return CeilDiv(size, int64_t{XLAD_DOT_LARGE_MMA_TILE}); };
+  const auto tiles = [](int64_t size) { return CeilDiv(size, XLAD_DOT_LARGE_MMA_TILE); };
   const bool is_large =
       smaller >= XLAD_DOT_LARGE_MMA_TILE && problem.batch * tiles(problem.m) * tiles(problem.n) >= kWantedDotBlocks;
   const bool is_bf16 = problem.lhs_element == XLAD_BF16;
@@ -215,7 +215,7 @@ absl::Status LibraryOps::PlanDot(const DotOp& dot, Op* op) {
     XLAD_RETURN_IF_ERROR(gpu_->Activate());
     XLAD_ASSIGN_OR_RETURN(op->product, CublasLtDot::Plan(products_, dot));
     if (op->product != nullptr) {
-      workspace_bytes_ = std::max(workspace_bytes_, static_cast<int64_t>(op->product->workspace_bytes()));
+      workspace_bytes_ = std::max<int64_t>(workspace_bytes_, op->product->workspace_bytes());
       return absl::OkStatus();
     }
   }
@@ -240,7 +240,7 @@ absl::Status LibraryOps::PlanDot(const DotOp& dot, Op* op) {
   problem.column_tiles = CeilDiv(problem.n, kernel.tile);
   const int64_t blocks = problem.batch * problem.row_tiles * problem.column_tiles;
   if (blocks < 1 || blocks > INT32_MAX) return absl::OkStatus();
-  op->blocks = static_cast<unsigned>(blocks);
+  op->blocks = blocks;
   op->threads = XLAD_DOT_THREADS;
   return SetKernel(kernel.name, problem, op);
 }
@@ -251,7 +251,7 @@ absl::Status LibraryOps::PlanConvolution(const ConvolutionOp& convolution, Op* o
   const XladConvolutionProblem problem = ConvolutionProblem(convolution, *elements);
   const int64_t blocks = CeilDiv(problem.outputs, XLAD_CONVOLUTION_THREADS);
   if (blocks < 1 || blocks > INT32_MAX) return absl::OkStatus();
-  op->blocks = static_cast<unsigned>(blocks);
+  op->blocks = blocks;
   op->threads = XLAD_CONVOLUTION_THREADS;
   return SetKernel("xlad_convolution", problem, op);
 }

@@ -18,7 +18,7 @@ absl::Status Misfit(absl::string_view kernel, const std::string& expected) {
 // The number of parameters in a list: 2 in ".param .u64 a, .param .u64 b".
 int CountParameters(absl::string_view list) {
   const bool is_empty = absl::StripAsciiWhitespace(list).empty();
-  return is_empty ? 0 : 1 + static_cast<int>(std::count(list.begin(), list.end(), ','));
+  return is_empty ? 0 : 1 + std::count(list.begin(), list.end(), ',');
 }
 
 }  // namespace

@@ -70,12 +70,12 @@ void AccessChecker::AddBuffer(size_t argument, uintptr_t address, int64_t bytes,
 void AccessChecker::Part(const char* kernel, int64_t tile, int64_t part) {
   CountTraffic();
   report_.kernel = kernel;
-  tile_ = static_cast<int32_t>(tile);
-  part_ = static_cast<int16_t>(part);
+  tile_ = tile;
+  part_ = part;
 }
 
 void* AccessChecker::Access(uintptr_t address, int64_t bytes, bool is_store, int64_t argument, int64_t thread) {
-  const uintptr_t end = address + static_cast<uintptr_t>(bytes);
+  const uintptr_t end = address + bytes;
   if (argument < 0) argument = FindBuffer(address);
   const Buffer buffer = argument < 0 ? Buffer() : buffers_[argument];
   if (address < buffer.begin || end > buffer.end) {
@@ -90,7 +90,7 @@ void* AccessChecker::Access(uintptr_t address, int64_t bytes, bool is_store, int
   uint64_t hash = MixBits(static_cast<uint64_t>(tile_) << 32 | static_cast<uint64_t>(thread));
   hash = MixBits(hash ^ (static_cast<uint64_t>(argument) << 48 | (address - buffer.begin)));
   report_.trace += MixBits(hash ^ (static_cast<uint64_t>(bytes) << 1 | (is_store ? 1 : 0)));
-  for (uintptr_t byte = address; byte < end; ++byte) Check(buffer, byte, is_store, static_cast<int16_t>(thread));
+  for (uintptr_t byte = address; byte < end; ++byte) Check(buffer, byte, is_store, thread);
   if (buffer.role != Role::kShared && bytes > 0) Count(address, end, is_store, thread);
   return reinterpret_cast<void*>(address);
 }
