@@ -24,8 +24,8 @@ inline std::string DataUri(const JobSpec& spec) {
   return spec.data_blob().empty() ? "" : BlobUri(spec.data_blob());
 }
 
-// The start of the message of each error in reading the state at `uri` at the start of an attempt. The coordinator
-// recognizes by it that an attempt has failed because of its checkpoint.
+// The first words of every error about reading the state at `uri` when an attempt starts. They tell the coordinator
+// that the attempt has failed because of its checkpoint.
 inline std::string StateContext(const std::string& uri) { return "state " + uri; }
 
 }  // namespace xlad::storage

@@ -81,7 +81,7 @@ class NcclCommunicator final : public Communicator {
   OpenedDevice opened_;
   std::map<std::vector<int>, std::unique_ptr<Group>> groups_;  // By devices.
   std::vector<Group*> by_spec_;                                // Null if `other_` runs the collective.
-  std::map<int64_t, Started> started_;                         // By number, which is below 0.
+  std::map<int64_t, Started> started_;                         // By number. The numbers are negative.
   int64_t last_number_ = 0;
   std::unique_ptr<Communicator> other_;
 };

@@ -7,9 +7,9 @@
 
 namespace xlad::compiler {
 
-// Converts one element. Conversion of a float to an integer truncates toward zero and saturates; NaN becomes 0. A
-// number becomes true as pred if it is not zero. If the target type is real, a complex number becomes its real part
-// first, except for pred.
+// Converts one element. Conversion of a float to an integer truncates toward zero and saturates; NaN becomes 0.
+// Conversion to pred gives true unless the number is zero. Conversion of a complex number to any other real type takes
+// its real part.
 llvm::Value* EmitConvert(Ir& ir, tensor::ElementType from, tensor::ElementType to, llvm::Value* value);
 
 // Converts a float to an integer with stochastic rounding. `random` is an unsigned integer of n bits and stands for

@@ -110,7 +110,7 @@ void EmitScan(KernelContext& kernel, const hlo::Instruction& root);
 void EmitTranspose(KernelContext& kernel, const hlo::Instruction& root);
 void EmitDot(KernelContext& kernel, const hlo::Instruction& root);  // Dots that are not library ops.
 void EmitRaggedDotKernel(KernelContext& kernel, const hlo::Instruction& root);
-void EmitConvolution(KernelContext& kernel, const hlo::Instruction& root);  // Those that are not library ops.
+void EmitConvolution(KernelContext& kernel, const hlo::Instruction& root);  // Convolutions that are not library ops.
 void EmitCholesky(KernelContext& kernel, const hlo::Instruction& root);
 void EmitTriangularSolve(KernelContext& kernel, const hlo::Instruction& root);
 void EmitBatchNorm(KernelContext& kernel, const hlo::Instruction& root);  // batch-norm-training, -inference and -grad.
