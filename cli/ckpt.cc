@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -38,7 +39,8 @@ struct SourceCheckpoint {
 // The checkpoints that the argument names. The client is null if no coordinator is needed.
 struct Source {
   std::unique_ptr<client::CoordinatorClient> client;
-  std::string job;  // Empty unless the argument is a job.
+  // Whether a checkpoint that was listed still exists. Null if the argument names one file or blob.
+  std::function<bool(const std::string& uri)> exists;
   storage::Store store = storage::Store(RealFileSystem());
   std::vector<SourceCheckpoint> checkpoints;  // Oldest first.
 };
@@ -58,6 +60,10 @@ absl::StatusOr<Source> OpenPath(const std::string& path) {
   for (const auto& checkpoint : found) {
     source.checkpoints.push_back({storage::FileUri(AbsolutePath(checkpoint.folder)), checkpoint.index});
   }
+  source.exists = [](const std::string& uri) {
+    const absl::StatusOr<storage::Uri> folder = storage::ParseUri(uri);
+    return !folder.ok() || storage::IsCheckpoint(RealFileSystem(), folder->rest);
+  };
   if (!source.checkpoints.empty()) return source;
   return absl::NotFoundError(absl::StrCat("found no checkpoint in ", path,
                                           ", expected the folder of a checkpoint, of a job or of several jobs"));
@@ -76,9 +82,7 @@ absl::StatusOr<std::vector<std::string>> UrisOf(client::CoordinatorClient& clien
 // Whether a checkpoint that was listed cannot be read because the running job has stored newer ones since then. The
 // files of such a checkpoint are removed one after the other, so the error can be of any kind.
 bool IsReplaced(const Source& source, const std::string& uri, const absl::Status& status) {
-  if (source.job.empty() || status.ok()) return false;
-  const auto uris = UrisOf(*source.client, source.job);
-  return uris.ok() && std::find(uris->begin(), uris->end(), uri) == uris->end();
+  return source.exists != nullptr && !status.ok() && !source.exists(uri);
 }
 
 // How often a command begins again because the running job has replaced all checkpoints that it was reading.
@@ -90,14 +94,15 @@ absl::Status ReplacedTooFast() {
       "often");
 }
 
-absl::Status ReadIndexes(std::vector<std::string> uris, Source* source) {
+// Reads the indexes of the checkpoints, or those of the job's later ones if it has replaced all of them.
+absl::Status ReadIndexes(std::vector<std::string> uris, const std::string& job, Source* source) {
   for (int pass = 0; pass < kMaxPasses; ++pass) {
     for (const std::string& uri : uris) {
       SourceCheckpoint found{uri, source->store.ReadIndex(uri)};
       if (!IsReplaced(*source, uri, found.index.status())) source->checkpoints.push_back(std::move(found));
     }
     if (!source->checkpoints.empty()) return absl::OkStatus();
-    XLAD_ASSIGN_OR_RETURN(uris, UrisOf(*source->client, source->job));
+    XLAD_ASSIGN_OR_RETURN(uris, UrisOf(*source->client, job));
   }
   return ReplacedTooFast();
 }
@@ -119,10 +124,13 @@ absl::StatusOr<Source> Open(const Arguments& arguments) {
   if (what.substr(0, 5) == "xlad:") {
     uris = {what};
   } else {
-    source.job = what;
     XLAD_ASSIGN_OR_RETURN(uris, UrisOf(*source.client, what));
+    source.exists = [client = source.client.get(), job = what](const std::string& uri) {
+      const auto now = UrisOf(*client, job);
+      return !now.ok() || std::find(now->begin(), now->end(), uri) != now->end();
+    };
   }
-  XLAD_RETURN_IF_ERROR(ReadIndexes(uris, &source));
+  XLAD_RETURN_IF_ERROR(ReadIndexes(uris, what, &source));
   return source;
 }
 

@@ -4,6 +4,7 @@ No command hangs, and no acknowledged job or step is lost.
 """
 
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -202,8 +203,9 @@ class Faults(unittest.TestCase):
                                  "--checkpoint-to", f"file:{where}/kept")
             wait_for(lambda: xlad("ckpt", "ls", job_id, "--coordinator", made.address)[0] == 0, "a checkpoint")
             read = 0
-            for command in 15 * ("ls", "verify"):
-                code, out, err = xlad("ckpt", command, job_id, "--coordinator", made.address, "--format", "json")
+            of_job = (job_id, "--coordinator", made.address)
+            for command, what in 8 * list(itertools.product(("ls", "verify"), (of_job, (where / "kept",)))):
+                code, out, err = xlad("ckpt", command, *what, "--format", "json")
                 if code != 0:  # On a busy machine, the job may be faster than ten attempts to read.
                     self.assertIn("the job replaces its checkpoints faster than they can be read", err)
                     continue
