@@ -36,11 +36,10 @@ class Compiler {
     layouts_.emplace_back(std::vector<int64_t>{schedule_.scratch}, 1, bytes);
   }
 
-  absl::StatusOr<ScheduleProgram> Compile(int spec_index) {
+  absl::StatusOr<ScheduleProgram> Compile() {
     ScheduleProgram program;
     program.collective = &collective_;
     program.spec = spec_;
-    program.spec_index = spec_index;
     program.rank = schedule_.rank;
     if (Reduces(spec_.kind)) {
       // There may be a kernel for the type of the messages, but none for that of the elements.
@@ -127,9 +126,9 @@ class Compiler {
 
 }  // namespace
 
-absl::StatusOr<ScheduleProgram> CompileSchedule(const CollectiveToCompile& of, Schedule schedule,
-                                                OpenScheduleLink open_link) {
-  return Compiler(*of.collective, of.spec, std::move(schedule), std::move(open_link)).Compile(of.spec_index);
+absl::StatusOr<ScheduleProgram> CompileSchedule(const Collective& collective, const CollectiveSpec& spec,
+                                                Schedule schedule, OpenScheduleLink open_link) {
+  return Compiler(collective, spec, std::move(schedule), std::move(open_link)).Compile();
 }
 
 }  // namespace xlad::collectives

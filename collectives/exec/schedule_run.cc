@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "collectives/exec/checksum.h"
-#include "collectives/exec/ranges.h"
 
 namespace xlad::collectives {
 namespace {
@@ -14,74 +13,24 @@ constexpr int64_t kInPlaceBytes = 16 << 10;
 
 }  // namespace
 
-ScheduleRun::ScheduleRun(ScheduleProgram* program, const CollectiveLaunch& launch, const Transport& transport,
+ScheduleRun::ScheduleRun(const ScheduleProgram& program, const CollectiveLaunch& launch, const Transport& transport,
                          Recorder* recorder)
-    : program_(*program), launch_(launch), transport_(transport), recorder_(recorder) {}
+    : program_(program), launch_(launch), transport_(transport), recorder_(recorder) {}
 
 absl::Status ScheduleRun::Execute(std::vector<std::byte>* scratch, std::vector<std::byte>* staging) {
-  scratch_ = scratch->data();
-  StageInputsIfNeeded(staging);
-  for (int i = 0; i < std::ssize(program_.ops); ++i) {
-    recorder_->AtOp(i);
-    operation_ = i;
-    const absl::Status status = RunInstruction(program_.ops[i]);
-    if (!status.ok()) {
-      const ScheduleOp& op = program_.schedule.ops[i];
-      return Annotate(status, absl::StrCat("operation ", i, " \"", Print(op), "\""));
-    }
-  }
-  recorder_->AtOp(static_cast<int>(program_.ops.size()));
-  for (const auto& [link, messages] : program_.sent) {
-    XLAD_RETURN_IF_ERROR(link->send->WaitReleased(link->sent + messages));
-    link->sent += messages;
-  }
-  return absl::OkStatus();
-}
-
-void ScheduleRun::StageInputsIfNeeded(std::vector<std::byte>* staging) {
-  const CollectiveSpec& spec = program_.spec;
-  const int64_t width = tensor::ByteWidth(spec.type);
-  const bool stage =
-      NeedsCopyOfInputs(spec, program_.rank, program_.schedule.in_place, launch_.inputs, launch_.outputs);
-  inputs_.assign(launch_.inputs.begin(), launch_.inputs.end());
-  if (!stage) return;
-  const std::vector<int64_t> counts = InputCounts(spec, program_.rank);
-  int64_t all = 0;
-  for (const int64_t count : counts) all += count * width;
-  staging->resize(std::max(staging->size(), static_cast<size_t>(all)));
-  std::byte* at = staging->data();
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    const int64_t bytes = counts[i] * width;
-    if (bytes > 0) std::memcpy(at, inputs_[i], bytes);
-    inputs_[i] = at;
-    at += bytes;
-  }
-}
-
-const std::byte* ScheduleRun::Address(ScheduleBuffer buffer, const Piece& piece) const {
-  const std::byte* base = buffer == ScheduleBuffer::kInput    ? inputs_[piece.operand]
-                          : buffer == ScheduleBuffer::kOutput ? launch_.outputs[piece.operand]
-                                                              : scratch_;
-  return base + piece.offset;
-}
-
-Pieces ScheduleRun::Resolve(const ScheduleOperand& operand) const {
-  Pieces pieces;
-  for (const Piece& piece : operand.pieces) {
-    pieces.push_back(ConstPiece(Address(operand.buffer, piece), piece.bytes));
-  }
-  return pieces;
-}
-
-MessageHeader ScheduleRun::Header(uint32_t message_index) const {
-  MessageHeader header;
-  header.step = launch_.step;
-  header.iteration = launch_.iteration;
-  header.schedule_hash = program_.collective->hash;
-  header.spec = static_cast<uint32_t>(program_.spec_index);
-  header.sequence = program_.sequence;
-  header.index = message_index;
-  return header;
+  const auto grow = [&](int64_t bytes) -> absl::StatusOr<std::byte*> {
+    staging->resize(std::max(staging->size(), static_cast<size_t>(bytes)));
+    return staging->data();
+  };
+  const auto copy = [](std::byte* to, const std::byte* from, int64_t bytes) {
+    std::memcpy(to, from, bytes);
+    return absl::OkStatus();
+  };
+  XLAD_ASSIGN_OR_RETURN(memory_, MemoryOfRun(program_, launch_, scratch->data(), grow, copy));
+  return RunProgram(
+      program_, recorder_, [this](const ScheduleInstruction& op) { return Send(op); },
+      [this](const ScheduleInstruction& op) { return Write(op); },
+      [](ScheduleLink* link, int64_t messages) { return WaitReleased(*link, messages); });
 }
 
 // The sequence number distinguishes the runs of a collective in one step whose iterations are equal.
@@ -90,26 +39,21 @@ void ScheduleRun::Note(bool sent, const ScheduleLink& link, uint32_t message_ind
   recorder_->NoteMessage({link.peer, sent, number});
 }
 
-void ScheduleRun::ShowWait(int peer) {
+void ScheduleRun::ShowWait(const ScheduleInstruction& op, int peer) {
   const ShownWait& shown = program_.links->shown_wait;
   if (shown.waits_for == nullptr) return;
-  shown.operation->store(operation_, std::memory_order_relaxed);
+  shown.operation->store(static_cast<uint32_t>(&op - program_.ops.data()), std::memory_order_relaxed);
   shown.waits_for->store(peer, std::memory_order_relaxed);
 }
 
-absl::Status ScheduleRun::RunInstruction(const ScheduleInstruction& op) {
-  if (op.kind == OpKind::kSignal || op.kind == OpKind::kWait) return absl::OkStatus();
-  return op.kind == OpKind::kSend ? Send(op) : Write(op);
-}
-
 absl::Status ScheduleRun::Send(const ScheduleInstruction& op) {
-  const Pieces pieces = Resolve(op.sources[0]);
+  const Pieces pieces = memory_.Resolve(op.sources[0]);
   MessageHeader header = Header(op.message_index);
   if (program_.checksums) header.checksum = PayloadChecksum(pieces);
   Note(/*sent=*/true, *op.to, op.message_index);
-  ShowWait(op.to->peer);
+  ShowWait(op, op.to->peer);
   const absl::Status status = op.to->send->Post(header, pieces);
-  ShowWait(-1);
+  ShowWait(op, -1);
   return status;
 }
 
@@ -166,7 +110,7 @@ absl::Status ScheduleRun::PostInto(const ScheduleInstruction& op, ReceiveLink* l
   }
   XLAD_RETURN_IF_ERROR(WaitUntilFree(op));
   const Piece& piece = op.dst.pieces[0];
-  auto* const dst = const_cast<std::byte*>(Address(op.dst.buffer, piece));
+  auto* const dst = const_cast<std::byte*>(memory_.Address(op.dst.buffer, piece));
   link->PostInto({dst, static_cast<size_t>(piece.bytes)});
   return absl::OkStatus();
 }
@@ -174,7 +118,7 @@ absl::Status ScheduleRun::PostInto(const ScheduleInstruction& op, ReceiveLink* l
 // Waits until the peers have read the messages that were sent from dst.
 absl::Status ScheduleRun::WaitUntilFree(const ScheduleInstruction& op) {
   for (const auto& [link, messages] : op.overwrites) {
-    XLAD_RETURN_IF_ERROR(link->send->WaitReleased(link->sent + messages));
+    XLAD_RETURN_IF_ERROR(WaitReleased(*link, messages));
   }
   return absl::OkStatus();
 }
@@ -183,13 +127,13 @@ absl::Status ScheduleRun::WaitUntilFree(const ScheduleInstruction& op) {
 absl::Status ScheduleRun::Receive(const ScheduleInstruction& op, std::vector<Pieces>* sources, int* held) {
   for (const ScheduleOperand& operand : op.sources) {
     if (operand.link == nullptr) {
-      sources->push_back(Resolve(operand));
+      sources->push_back(memory_.Resolve(operand));
       continue;
     }
     XLAD_RETURN_IF_ERROR(PostInto(op, operand.link->receive));
-    ShowWait(operand.link->peer);
+    ShowWait(op, operand.link->peer);
     const absl::StatusOr<Incoming> next = operand.link->receive->Next();
-    ShowWait(-1);
+    ShowWait(op, -1);
     XLAD_RETURN_IF_ERROR(next.status());
     const Incoming& message = *next;
     ++*held;
@@ -201,7 +145,7 @@ absl::Status ScheduleRun::Receive(const ScheduleInstruction& op, std::vector<Pie
 }
 
 absl::Status ScheduleRun::WriteFrom(const ScheduleInstruction& op, absl::Span<const Pieces> sources) {
-  const bool is_noop = op.kind == OpKind::kCopy && AreSameMemory(Resolve(op.dst), sources[0]);
+  const bool is_noop = op.kind == OpKind::kCopy && AreSameMemory(memory_.Resolve(op.dst), sources[0]);
   if (is_noop) return absl::OkStatus();
   XLAD_RETURN_IF_ERROR(WaitUntilFree(op));
   return Combine(op, sources);
@@ -210,18 +154,19 @@ absl::Status ScheduleRun::WriteFrom(const ScheduleInstruction& op, absl::Span<co
 absl::Status ScheduleRun::Combine(const ScheduleInstruction& op, absl::Span<const Pieces> sources) {
   const int64_t width = tensor::ByteWidth(program_.spec.type);
   const size_t n = sources.size();
-  return ForEachRange(Resolve(op.dst), sources, [&](const ConstPiece& to, absl::Span<const void* const> addresses) {
-    auto* const dst = const_cast<std::byte*>(to.data());
-    if (n == 0) {
-      std::memset(dst, 0, to.size());
-    } else if (n == 1) {
-      if (addresses[0] != dst) std::memcpy(dst, addresses[0], to.size());
-    } else {
-      void* const dsts[] = {dst};
-      program_.reduce(dsts, addresses, std::ssize(to) / width, StoreKind::kCached);
-    }
-    return absl::OkStatus();
-  });
+  return ForEachRange(memory_.Resolve(op.dst), sources,
+                      [&](const ConstPiece& to, absl::Span<const void* const> addresses) {
+                        auto* const dst = const_cast<std::byte*>(to.data());
+                        if (n == 0) {
+                          std::memset(dst, 0, to.size());
+                        } else if (n == 1) {
+                          if (addresses[0] != dst) std::memcpy(dst, addresses[0], to.size());
+                        } else {
+                          void* const dsts[] = {dst};
+                          program_.reduce(dsts, addresses, std::ssize(to) / width, StoreKind::kCached);
+                        }
+                        return absl::OkStatus();
+                      });
 }
 
 }  // namespace xlad::collectives

@@ -122,7 +122,7 @@ absl::Status ScheduledCommunicator::Prepare(int spec, const Collective* other) {
   sent.type = MessageType(collective.plan, sent);
   const int64_t scratch = schedule.scratch * tensor::ByteWidth(sent.type);
   absl::StatusOr<ScheduleProgram> program =
-      CompileSchedule({&collective, spec, sent}, std::move(schedule), [this, &devices](int peer_rank, int channel) {
+      CompileSchedule(collective, sent, std::move(schedule), [this, &devices](int peer_rank, int channel) {
         return OpenLink(devices[peer_rank], kFirstDataChannel + channel);
       });
   if (!program.ok()) return Annotate(program.status(), collective.name);
@@ -138,11 +138,11 @@ absl::Status ScheduledCommunicator::PrepareAll() {
   return absl::OkStatus();
 }
 
-absl::Status ScheduledCommunicator::Execute(ScheduleProgram* program, const CollectiveLaunch& launch) {
-  if (program->spec.type == program->collective->spec.type) {
+absl::Status ScheduledCommunicator::Execute(const ScheduleProgram& program, const CollectiveLaunch& launch) {
+  if (program.spec.type == program.collective->spec.type) {
     return ScheduleRun(program, launch, *options_.transport, options_.recorder).Execute(&scratch_, &staging_);
   }
-  const WidenedLaunch widened(program->collective->spec, program->rank, launch, &widened_);
+  const WidenedLaunch widened(program.collective->spec, program.rank, launch, &widened_);
   ScheduleRun run(program, widened.launch(), *options_.transport, options_.recorder);
   XLAD_RETURN_IF_ERROR(run.Execute(&scratch_, &staging_));
   widened.RoundResults();
@@ -171,7 +171,7 @@ absl::Status ScheduledCommunicator::Launch(const CollectiveLaunch& launch) {
     links_.recent[static_cast<uint64_t>(launch.step) % links_.recent.size()] = {launch.step, program.collective->hash};
   }
   options_.recorder->Begin({launch.spec, program.rank, launch.step, launch.iteration}, &program.schedule);
-  const absl::Status status = Execute(&program, launch);
+  const absl::Status status = Execute(program, launch);
   options_.recorder->End();
   ++program.sequence;
   if (status.ok()) return status;

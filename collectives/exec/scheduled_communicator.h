@@ -8,7 +8,7 @@
 #include "collectives/exec/collective_set.h"
 #include "collectives/exec/communicator.h"
 #include "collectives/exec/recorder.h"
-#include "collectives/exec/schedule_run.h"
+#include "collectives/exec/schedule_program.h"
 #include "collectives/exec/transport.h"
 
 namespace xlad::collectives {
@@ -57,7 +57,7 @@ class ScheduledCommunicator final : public Communicator {
   absl::Status Connect();
   absl::Status CompareHashes(const std::vector<int>& peers, const std::vector<uint64_t>& own);
   absl::Status Difference(size_t spec, uint64_t theirs, ScheduleLink* link);
-  absl::Status Execute(ScheduleProgram* program, const CollectiveLaunch& launch);
+  absl::Status Execute(const ScheduleProgram& program, const CollectiveLaunch& launch);
   absl::StatusOr<ScheduleLink*> OpenLink(int peer, int channel);
 
   const Options options_;

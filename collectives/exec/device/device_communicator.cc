@@ -6,16 +6,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/log.h"
-#include "base/rounding.h"
-#include "collectives/exec/layout.h"
 #include "collectives/exec/schedule_compiler.h"
 #include "collectives/plan/mapped.h"
 #include "collectives/plan/message_type.h"
 
 namespace xlad::collectives {
 namespace {
-
-constexpr int64_t kCopyAlignment = 64;  // The alignment of copies of inputs, in bytes.
 
 DeviceReduction ReductionOf(const CollectiveSpec& spec) {
   return {spec.type, spec.reduction, spec.mode == ReductionMode::kCanonical};
@@ -130,7 +126,7 @@ absl::Status DeviceCommunicator::Prepare(int spec) {
   XLAD_ASSIGN_OR_RETURN(Schedule schedule, BuildSchedule(collective.plan, collective.spec, rank));
   const int64_t scratch = schedule.scratch * tensor::ByteWidth(collective.spec.type);
   absl::StatusOr<ScheduleProgram> program =
-      CompileSchedule({&collective, spec, collective.spec}, std::move(schedule),
+      CompileSchedule(collective, collective.spec, std::move(schedule),
                       [this, &devices](int peer_rank, int channel) { return OpenLink(devices[peer_rank], channel); });
   if (!program.ok()) return Annotate(program.status(), collective.name);
   program->links = &links_;
@@ -146,25 +142,16 @@ absl::Status DeviceCommunicator::Grow(Memory* memory, int64_t bytes) {
   return absl::OkStatus();
 }
 
-absl::Status DeviceCommunicator::Enqueue(ScheduleProgram* program, const CollectiveLaunch& launch) {
-  const CollectiveSpec& spec = program->spec;
-  CollectiveLaunch run = launch;
-  std::vector<const std::byte*> copies;
-  if (NeedsCopyOfInputs(spec, program->rank, program->schedule.in_place, launch.inputs, launch.outputs)) {
-    const int64_t width = tensor::ByteWidth(spec.type);
-    const std::vector<int64_t> counts = InputCounts(spec, program->rank);
-    int64_t all = 0;
-    for (const int64_t count : counts) all += RoundUp(count * width, kCopyAlignment);
-    XLAD_RETURN_IF_ERROR(Grow(&inputs_, all));
-    std::byte* at = inputs_.address.get();
-    for (size_t i = 0; i < counts.size(); ++i) {
-      XLAD_RETURN_IF_ERROR(options_.ops->Copy(at, launch.inputs[i], counts[i] * width));
-      copies.push_back(at);
-      at += RoundUp(counts[i] * width, kCopyAlignment);
-    }
-    run.inputs = copies;
-  }
-  return DeviceRun(&runner_, program, run, ReductionOf(spec)).Execute(scratch_.address.get());
+absl::Status DeviceCommunicator::Enqueue(const ScheduleProgram& program, const CollectiveLaunch& launch) {
+  const auto grow = [this](int64_t bytes) -> absl::StatusOr<std::byte*> {
+    XLAD_RETURN_IF_ERROR(Grow(&inputs_, bytes));
+    return inputs_.address.get();
+  };
+  const auto copy = [this](std::byte* to, const std::byte* from, int64_t bytes) {
+    return options_.ops->Copy(to, from, bytes);
+  };
+  XLAD_ASSIGN_OR_RETURN(const ScheduleMemory memory, MemoryOfRun(program, launch, scratch_.address.get(), grow, copy));
+  return DeviceRun(&runner_, program, launch, memory, ReductionOf(program.spec)).Execute();
 }
 
 absl::Status DeviceCommunicator::Launch(const CollectiveLaunch& launch) {
@@ -181,7 +168,7 @@ absl::Status DeviceCommunicator::Launch(const CollectiveLaunch& launch) {
                                                            launch.step, ", device ", options_.device));
   }
   options_.recorder->Begin({launch.spec, program.rank, launch.step, launch.iteration}, &program.schedule);
-  const absl::Status status = Enqueue(&program, launch);
+  const absl::Status status = Enqueue(program, launch);
   options_.recorder->End();
   ++program.sequence;
   runner_.mailbox->Leave();

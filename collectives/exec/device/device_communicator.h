@@ -56,7 +56,7 @@ class DeviceCommunicator final : public Communicator {
   std::string WhyNot(const Collective& collective, const std::vector<int>& devices) const;
   void LogChoice(const std::map<std::string, int>& reasons) const;
   bool IsOwn(int spec) const { return spec >= 0 && spec < std::ssize(programs_) && programs_[spec] != nullptr; }
-  absl::Status Enqueue(ScheduleProgram* program, const CollectiveLaunch& launch);
+  absl::Status Enqueue(const ScheduleProgram& program, const CollectiveLaunch& launch);
   absl::Status Grow(Memory* memory, int64_t bytes);
   absl::Status Fail(const ScheduleProgram& program, const CollectiveLaunch& launch, const absl::Status& status);
   ScheduleLink* OpenLink(int peer, int channel);

@@ -3,52 +3,12 @@
 #include "absl/strings/str_cat.h"
 
 namespace xlad::collectives {
-absl::Status DeviceRun::Execute(std::byte* scratch) {
-  scratch_ = scratch;
-  for (size_t i = 0; i < program_.ops.size(); ++i) {
-    runner_.recorder->AtOp(static_cast<int>(i));
-    const absl::Status status = RunInstruction(program_.ops[i]);
-    if (!status.ok()) {
-      return Annotate(status, absl::StrCat("operation ", i, " \"", Print(program_.schedule.ops[i]), "\""));
-    }
-  }
-  runner_.recorder->AtOp(static_cast<int>(program_.ops.size()));
-  for (const auto& [link, messages] : program_.sent) {
-    XLAD_RETURN_IF_ERROR(WaitReleased(link, messages));
-    link->sent += messages;
-  }
-  return absl::OkStatus();
-}
 
-const std::byte* DeviceRun::Address(ScheduleBuffer buffer, const Piece& piece) const {
-  const std::byte* base = buffer == ScheduleBuffer::kInput    ? launch_.inputs[piece.operand]
-                          : buffer == ScheduleBuffer::kOutput ? launch_.outputs[piece.operand]
-                                                              : scratch_;
-  return base + piece.offset;
-}
-
-Pieces DeviceRun::Resolve(const ScheduleOperand& operand) const {
-  Pieces pieces;
-  for (const Piece& piece : operand.pieces) {
-    pieces.push_back(ConstPiece(Address(operand.buffer, piece), static_cast<size_t>(piece.bytes)));
-  }
-  return pieces;
-}
-
-MessageHeader DeviceRun::Header(uint32_t message_index) const {
-  MessageHeader header;
-  header.step = launch_.step;
-  header.iteration = launch_.iteration;
-  header.schedule_hash = program_.collective->hash;
-  header.spec = static_cast<uint32_t>(program_.spec_index);
-  header.sequence = program_.sequence;
-  header.index = message_index;
-  return header;
-}
-
-absl::Status DeviceRun::RunInstruction(const ScheduleInstruction& op) {
-  if (op.kind == OpKind::kSignal || op.kind == OpKind::kWait) return absl::OkStatus();
-  return op.kind == OpKind::kSend ? Send(op) : Write(op);
+absl::Status DeviceRun::Execute() {
+  return RunProgram(
+      program_, runner_.recorder, [this](const ScheduleInstruction& op) { return Send(op); },
+      [this](const ScheduleInstruction& op) { return Write(op); },
+      [this](ScheduleLink* link, int64_t messages) { return WaitReleased(link, messages); });
 }
 
 absl::StatusOr<std::shared_ptr<const Event>> DeviceRun::Mark() {
@@ -60,7 +20,7 @@ absl::StatusOr<std::shared_ptr<const Event>> DeviceRun::Mark() {
 
 absl::Status DeviceRun::Send(const ScheduleInstruction& op) {
   XLAD_ASSIGN_OR_RETURN(std::shared_ptr<const Event> written, Mark());
-  DeviceMessage message{Header(op.message_index), Resolve(op.sources[0]), std::move(written)};
+  DeviceMessage message{Header(op.message_index), memory_.Resolve(op.sources[0]), std::move(written)};
   runner_.peers.at(op.to->peer)->Post(runner_.device, op.to->channel, std::move(message));
   return absl::OkStatus();
 }
@@ -72,7 +32,7 @@ absl::Status DeviceRun::Write(const ScheduleInstruction& op) {
   std::vector<Pieces> sources;
   size_t held = 0;
   absl::Status status = Receive(op, &sources, &held);
-  const bool is_noop = status.ok() && op.kind == OpKind::kCopy && AreSameMemory(Resolve(op.dst), sources[0]);
+  const bool is_noop = status.ok() && op.kind == OpKind::kCopy && AreSameMemory(memory_.Resolve(op.dst), sources[0]);
   if (is_noop) return absl::OkStatus();
   for (const auto& [link, messages] : op.overwrites) {
     if (status.ok()) status = WaitReleased(link, messages);
@@ -95,7 +55,7 @@ absl::Status DeviceRun::Write(const ScheduleInstruction& op) {
 absl::Status DeviceRun::Receive(const ScheduleInstruction& op, std::vector<Pieces>* sources, size_t* held) {
   for (const ScheduleOperand& operand : op.sources) {
     if (operand.link == nullptr) {
-      sources->push_back(Resolve(operand));
+      sources->push_back(memory_.Resolve(operand));
       continue;
     }
     XLAD_ASSIGN_OR_RETURN(const DeviceMessage message,
@@ -134,13 +94,14 @@ absl::Status DeviceRun::WaitReleased(ScheduleLink* link, int64_t messages) {
 absl::Status DeviceRun::Combine(const ScheduleInstruction& op, absl::Span<const Pieces> sources) {
   const int64_t width = tensor::ByteWidth(program_.spec.type);
   mark_ = nullptr;
-  return ForEachRange(Resolve(op.dst), sources, [&](const ConstPiece& to, absl::Span<const void* const> addresses) {
-    auto* const dst = const_cast<std::byte*>(to.data());
-    const int64_t bytes = std::ssize(to);
-    if (addresses.empty()) return ops_.FillZero(dst, bytes);
-    if (addresses.size() > 1) return ops_.Reduce(reduction_, dst, addresses, bytes / width);
-    return addresses[0] == dst ? absl::OkStatus() : ops_.Copy(dst, addresses[0], bytes);
-  });
+  return ForEachRange(memory_.Resolve(op.dst), sources,
+                      [&](const ConstPiece& to, absl::Span<const void* const> addresses) {
+                        auto* const dst = const_cast<std::byte*>(to.data());
+                        const int64_t bytes = std::ssize(to);
+                        if (addresses.empty()) return ops_.FillZero(dst, bytes);
+                        if (addresses.size() > 1) return ops_.Reduce(reduction_, dst, addresses, bytes / width);
+                        return addresses[0] == dst ? absl::OkStatus() : ops_.Copy(dst, addresses[0], bytes);
+                      });
 }
 
 }  // namespace xlad::collectives

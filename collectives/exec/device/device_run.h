@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "collectives/exec/device/mailbox.h"
-#include "collectives/exec/schedule_run.h"
+#include "collectives/exec/schedule_program.h"
 
 namespace xlad::collectives {
 
@@ -22,24 +22,27 @@ struct DeviceRunner {
 };
 
 // Enqueues the operations of a schedule on the device's stream: copies, fills and reductions in device memory, and
-// waits for events of the peers' streams. Signals and waits of the schedule have no effect, because the operations run
-// in the order of the list. Waits for its own stream only if no event can be recorded.
+// waits for events of the peers' streams. Waits for its own stream only if no event can be recorded.
 class DeviceRun {
  public:
-  // `inputs` and `scratch` are device memory. `reduction` is used if the collective reduces.
-  DeviceRun(DeviceRunner* runner, ScheduleProgram* program, const CollectiveLaunch& launch,
-            const DeviceReduction& reduction)
-      : runner_(*runner), ops_(*runner->ops), program_(*program), launch_(launch), reduction_(reduction) {}
+  // `memory` is device memory. `reduction` is used if the collective reduces.
+  DeviceRun(DeviceRunner* runner, const ScheduleProgram& program, const CollectiveLaunch& launch,
+            const ScheduleMemory& memory, const DeviceReduction& reduction)
+      : runner_(*runner),
+        ops_(*runner->ops),
+        program_(program),
+        launch_(launch),
+        memory_(memory),
+        reduction_(reduction) {}
 
   // When this returns without an error, the peers have enqueued all their work that reads this device's memory, and
   // later work of this device's stream runs after it.
-  absl::Status Execute(std::byte* scratch);
+  absl::Status Execute();
 
  private:
-  const std::byte* Address(ScheduleBuffer buffer, const Piece& piece) const;
-  Pieces Resolve(const ScheduleOperand& operand) const;
-  MessageHeader Header(uint32_t message_index) const;
-  absl::Status RunInstruction(const ScheduleInstruction& op);
+  MessageHeader Header(uint32_t message_index) const {
+    return HeaderOf(launch_, *program_.collective, program_.sequence, message_index);
+  }
   absl::Status Send(const ScheduleInstruction& op);
   absl::Status Write(const ScheduleInstruction& op);
   absl::Status Receive(const ScheduleInstruction& op, std::vector<Pieces>* sources, size_t* held);
@@ -50,10 +53,10 @@ class DeviceRun {
 
   DeviceRunner& runner_;
   DeviceOps& ops_;
-  ScheduleProgram& program_;
+  const ScheduleProgram& program_;
   const CollectiveLaunch& launch_;
+  const ScheduleMemory& memory_;
   const DeviceReduction reduction_;
-  std::byte* scratch_ = nullptr;
   std::shared_ptr<const Event> mark_;  // The end of the stream's work, or null if more has been enqueued since.
 };
 

@@ -75,7 +75,7 @@ absl::Status HostCommunicator::FormGroups() {
         continue;
       }
       mapped_[spec].group = group;
-      XLAD_ASSIGN_OR_RETURN(mapped_[spec].operation, group->Prepare(collectives[spec], spec));
+      XLAD_ASSIGN_OR_RETURN(mapped_[spec].operation, group->Prepare(collectives[spec]));
     }
     XLAD_RETURN_IF_ERROR(ComparePlans(&meeting));
     for (int spec = 0; spec < std::ssize(collectives); ++spec) {

@@ -78,10 +78,9 @@ HostGroup::~HostGroup() {
   }
 }
 
-absl::StatusOr<std::unique_ptr<HostOperation>> HostGroup::Prepare(const Collective& collective, int spec_index) const {
+absl::StatusOr<std::unique_ptr<HostOperation>> HostGroup::Prepare(const Collective& collective) const {
   auto operation = std::make_unique<HostOperation>();
   operation->collective = &collective;
-  operation->spec_index = spec_index;
   const CollectiveSpec& spec = collective.spec;
   const CollectivePlan plan{.algorithm = spec.input_bytes() < kBoardUpTo ? kMappedOneShot : kMappedWindows};
   XLAD_ASSIGN_OR_RETURN(operation->schedule, BuildSchedule(plan, spec, options_.rank));
@@ -122,12 +121,7 @@ absl::Status HostGroup::Run(HostOperation* operation, const CollectiveLaunch& la
 
 absl::Status HostGroup::RunOn(HostOperation* operation, const CollectiveLaunch& launch,
                               absl::Span<const void* const> inputs, absl::Span<void* const> outputs) {
-  header_ = {};
-  header_.step = launch.step;
-  header_.iteration = launch.iteration;
-  header_.schedule_hash = operation->collective->hash;
-  header_.spec = static_cast<uint32_t>(operation->spec_index);
-  header_.sequence = operation->runs++;
+  header_ = HeaderOf(launch, *operation->collective, operation->runs++);
   Note note{header_, operation->collective->spec.input_bytes()};
   bytes_ = note.bytes;
   const absl::Span<const std::byte> bytes(reinterpret_cast<const std::byte*>(&note), sizeof note);

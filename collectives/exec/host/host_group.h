@@ -11,19 +11,15 @@
 #include <vector>
 
 #include "collectives/exec/abort.h"
-#include "collectives/exec/collective_set.h"
-#include "collectives/exec/communicator.h"
 #include "collectives/exec/group/core.h"
 #include "collectives/exec/host/host_memory.h"
-#include "collectives/exec/recorder.h"
-#include "collectives/exec/transport.h"
+#include "collectives/exec/schedule_program.h"
 
 namespace xlad::collectives {
 
 // A collective that is ready to run in a group.
 struct HostOperation {
   const Collective* collective = nullptr;
-  int spec_index = 0;
   Schedule schedule;
   GroupCommand command;
   uint32_t runs = 0;  // The number of runs that have begun.
@@ -60,7 +56,7 @@ class HostGroup final : private WindowMemory, private GroupOwner {
   void Start() { waiter_->Start(); }
 
   // Makes a collective ready to run. `collective` must outlive the result. Errors are those of MakeGroupCommand.
-  absl::StatusOr<std::unique_ptr<HostOperation>> Prepare(const Collective& collective, int spec_index) const;
+  absl::StatusOr<std::unique_ptr<HostOperation>> Prepare(const Collective& collective) const;
   // Waits for other members only as far as the collective needs their data. An error ends the group. Unless the program
   // is a board or the error precedes the first operation, the message names the operation of the schedule.
   absl::Status Run(HostOperation* operation, const CollectiveLaunch& launch);

@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "collectives/exec/bootstrap/rendezvous.h"
 #include "collectives/exec/group/control.h"
-#include "collectives/exec/schedule_run.h"
+#include "collectives/exec/schedule_program.h"
 
 namespace xlad::collectives {
 
