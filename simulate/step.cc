@@ -133,14 +133,10 @@ class StepSimulation {
     absl::flat_hash_map<const Instruction*, int> index_of;
     for (const auto& instruction : computation.instructions()) {
       const int index = std::ssize(s.instructions);
-      const auto depend_on = [&](const Instruction* before) {
-        const auto known = index_of.find(before);
-        if (known == index_of.end()) return;
-        s.users[known->second].push_back(index);
+      for (const Instruction* operand : instruction->operands()) {
+        s.users[index_of.at(operand)].push_back(index);
         ++s.missing[index];
-      };
-      for (const Instruction* operand : instruction->operands()) depend_on(operand);
-      for (const Instruction* before : instruction->control_predecessors()) depend_on(before);
+      }
       index_of[instruction.get()] = index;
       s.instructions.push_back(instruction.get());
     }

@@ -116,11 +116,7 @@ absl::StatusOr<hlo::Instruction*> CloneBody(const hlo::Instruction& call, hlo::C
     if (!manual.empty()) AddManualAxes(manual, clone.get());
     std::vector<hlo::Instruction*> operands;
     for (const hlo::Instruction* operand : instruction->operands()) operands.push_back(clones.at(operand));
-    hlo::Instruction* added = caller->Add(std::move(clone), operands);
-    for (const hlo::Instruction* before : instruction->control_predecessors()) {
-      if (clones.contains(before)) added->AddControlPredecessor(clones.at(before));
-    }
-    clones[instruction.get()] = added;
+    clones[instruction.get()] = caller->Add(std::move(clone), operands);
   }
   return clones.at(callee.root());
 }
