@@ -10,17 +10,20 @@
 namespace xlad::simulate {
 namespace {
 
-// Passes that a prediction does not need. The first one proves a property that does not affect the time. The second one
-// replaces convolutions with ops of a library for CPUs, and the third one does the same for attention.
+// Passes that a prediction does not need, or that do not run for chips. The first one proves a property that does not
+// affect the time. The second one replaces convolutions with ops of a library for CPUs, and the third one does the same
+// for attention. The limits of the last one are those of a CPU's caches.
 const std::set<std::string>& OmittedPasses() {
   static const auto* const names =
-      new std::set<std::string>{"check-uniform-conditions", "lower-convolutions", "fuse-attention"};
+      new std::set<std::string>{"check-uniform-conditions", "lower-convolutions", "fuse-attention",
+                                "fuse-sibling-reductions"};
   return *names;
 }
 
 absl::Status RunPasses(hlo::Module* module, int64_t devices) {
   compiler::PassContext context;
   context.devices = devices;
+  context.keeps_loops_small = true;  // Only the library of CPUs reads packed operands.
   compiler::PipelineOptions options;
   for (const compiler::PassEntry& pass : compiler::PassTable()) {
     if (!OmittedPasses().contains(pass.name)) options.only.emplace_back(pass.name);

@@ -219,6 +219,14 @@ TEST(Simulate, PeakMemoryIsThatOfTheBufferPlan) {
   EXPECT_EQ(program.peak_bytes, 2 * (1024 * 1024 + 1024 * 2048 + 1024 * 2048));
 }
 
+// On CPUs, the loop would also carry a packed copy of its weights.
+TEST(Simulate, LoopsCarryNoOperandsThatOnlyCpusPack) {
+  const PreparedProgram program = PrepareText(hlo::TestText("simulate/testdata/recurrence.hlo"));
+  const int64_t weights = int64_t{4} * 512 * 512;
+  EXPECT_GE(program.peak_bytes, weights);
+  EXPECT_LT(program.peak_bytes, 2 * weights);
+}
+
 TEST(MeshesLike, AllFactorizations) {
   std::vector<std::string> texts;
   for (const sharding::Mesh& mesh : MeshesLike(*sharding::ParseMesh("dp=1,tp=1"), 12, 100)) {
