@@ -3,10 +3,12 @@
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/counted.h"
 #include "base/file_system.h"
 #include "base/json_text.h"
 #include "cli/command.h"
@@ -164,8 +166,9 @@ std::vector<simulate::CollectiveUse> Combined(const std::vector<simulate::Collec
 
 void PrintRun(const SimulatedRun& run) {
   const simulate::StepTime& step = run.prediction.step;
-  absl::PrintF("%.1f us per step on %s (%d chips), mesh %s placed as %s\n", step.us, run.slice.name, run.slice.chips(),
-               run.mesh, run.prediction.placement.empty() ? "single" : run.prediction.placement);
+  absl::PrintF("%.1f us per step on %s (%s), mesh %s placed as %s\n", step.us, run.slice.name,
+               Counted(run.slice.chips(), "chip"), run.mesh,
+               run.prediction.placement.empty() ? "single" : run.prediction.placement);
   absl::PrintF("MFU %.1f %%, memory %.2f of %.0f GB%s, HBM traffic %.2f GB\n", 100 * run.prediction.mfu,
                static_cast<double>(run.peak_bytes) / 1e9, run.slice.chip.hbm_bytes / 1e9,
                static_cast<double>(run.peak_bytes) > run.slice.chip.hbm_bytes ? " (does not fit)" : "",
@@ -269,9 +272,6 @@ absl::StatusOr<std::vector<SimulatedRun>> Simulate(const SimulateOptions& option
     for (const Slice& slice : slices) {
       XLAD_ASSIGN_OR_RETURN(runs.emplace_back(), RunOn(program, slice, options.assign));
       if (is_program) runs.back().program = path;
-      for (const std::string& warning : runs.back().prediction.step.warnings) {
-        absl::FPrintF(stderr, "xlad: warning: %s\n", warning);
-      }
     }
   }
   if (options.trace.empty()) return runs;
@@ -279,10 +279,21 @@ absl::StatusOr<std::vector<SimulatedRun>> Simulate(const SimulateOptions& option
   return runs;
 }
 
+// Prints each warning once, also if many meshes have it.
+void PrintWarnings(const std::vector<SimulatedRun>& runs) {
+  std::set<std::string> printed;
+  for (const SimulatedRun& run : runs) {
+    for (const std::string& warning : run.prediction.step.warnings) {
+      if (printed.insert(warning).second) absl::FPrintF(stderr, "xlad: warning: %s\n", warning);
+    }
+  }
+}
+
 absl::Status RunSimulate(const SimulateOptions& options) {
   XLAD_ASSIGN_OR_RETURN(const std::vector<Slice> slices, ReadSlices(options));
   XLAD_ASSIGN_OR_RETURN(const std::vector<SimulatedRun> runs,
                         options.sweep ? Sweep(options, slices) : Simulate(options, slices));
+  PrintWarnings(runs);
   const bool single = runs.size() == 1 && !options.sweep;
   if (options.format == "json") {
     Json json = Json::array();

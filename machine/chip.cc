@@ -60,6 +60,7 @@ const std::vector<Key>& Keys() {
       {"hbm", "rate", &Chip::hbm_bytes_per_s, kBytesPerSecond},
       {"vmem", "size", &Chip::vmem_bytes, kBytes},
       {"ici", "dimensions", &Chip::ici_dimensions, kBytes, true, 3},
+      {"ici", "max_chips", &Chip::ici_max_chips, kBytes, false},
       {"ici", "rate", &Chip::ici_bytes_per_s, kBytesPerSecond},
       {"ici", "hop", &Chip::ici_hop_s, kSeconds},
       {"ici", "launch", &Chip::ici_launch_s, kSeconds},

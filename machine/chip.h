@@ -36,6 +36,7 @@ struct Chip {
 
   // Links to other chips of the slice, which is a torus or a mesh.
   int ici_dimensions = 2;
+  int ici_max_chips = 0;       // The number of chips of the largest slice that is built, or 0 without a figure.
   double ici_bytes_per_s = 0;  // The rate of one link in one direction.
   double ici_hop_s = 0;        // The time for the first byte from a chip to its neighbor.
   double ici_launch_s = 0;     // The time to start a collective.

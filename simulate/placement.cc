@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/counted.h"
 
 namespace xlad::simulate {
 namespace {
@@ -35,8 +36,7 @@ absl::Status Malformed(absl::string_view assign, const Mesh& mesh, const Slice& 
   for (int d = 0; d < std::ssize(slice.grid); ++d) letters.push_back(std::string(1, slice.LetterOf(d)));
   return absl::InvalidArgumentError(absl::StrCat(
       "found assignment \"", assign, "\", expected axes of the mesh ", mesh.ToString(), ", each once with dimensions ",
-      absl::StrJoin(letters, ", "), " of ", slice.name,
-      ", each once in an axis, such as tp=x,dp=yz or tp=x4,dp=x4yz"));
+      absl::StrJoin(letters, ", "), " of ", slice.name, ", each once in an axis, such as tp=x,dp=yz or tp=x4,dp=x4yz"));
 }
 
 absl::StatusOr<std::vector<Request>> ParseRequests(absl::string_view assign, const Mesh& mesh, const Slice& slice) {
@@ -181,17 +181,21 @@ std::string Placement::ToString(const Mesh& mesh, const Slice& slice) const {
 
 absl::StatusOr<std::vector<Placement>> ParsePlacements(absl::string_view assign, const Mesh& mesh, const Slice& slice) {
   if (mesh.devices() != slice.chips()) {
-    return absl::InvalidArgumentError(absl::StrCat("found mesh ", mesh.ToString(), " of ", mesh.devices(),
-                                                   " devices, expected as many as ", slice.name,
-                                                   " has chips: ", slice.chips()));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "found mesh ", mesh.ToString(), " of ", Counted(mesh.devices(), "device"), ", expected as many as ", slice.name,
+        " has chips: ", slice.chips(), "; choose a mesh (--mesh) and a slice (--topology) of one size"));
   }
   XLAD_ASSIGN_OR_RETURN(const std::vector<Request> requests, ParseRequests(assign, mesh, slice));
   std::vector<Placement> placements = Enumerator(mesh, slice, requests).Run();
   if (!placements.empty()) return placements;
+  std::vector<std::string> sizes;
+  for (int d = 0; d < std::ssize(slice.grid); ++d) {
+    sizes.push_back(absl::StrCat(std::string(1, slice.LetterOf(d)), " has size ", slice.grid[d]));
+  }
   return absl::InvalidArgumentError(absl::StrCat(
       "found no placement of mesh ", mesh.ToString(), " on ", slice.name, assign.empty() ? "" : " with assignment ",
       assign, ", expected axes whose sizes are products of factors of ", assign.empty() ? "the" : "their",
-      " dimensions"));
+      " dimensions (", absl::StrJoin(sizes, ", "), ")"));
 }
 
 }  // namespace xlad::simulate

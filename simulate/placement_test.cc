@@ -27,8 +27,12 @@ TEST(Slice, ParsesChipsAndSizes) {
                                   "v5e-4x4x4", "v5p-4x4", "v9-4x4"}) {
     EXPECT_FALSE(ParseSlice(wrong, std::nullopt).ok()) << wrong;
   }
-  EXPECT_THAT(std::string(ParseSlice("v5e-4x4x4", std::nullopt).status().message()),
-              HasSubstr("of 3 dimensions, expected the 2 dimensions of chip v5e"));
+  const auto error = [](const char* topology) {
+    return std::string(ParseSlice(topology, std::nullopt).status().message());
+  };
+  EXPECT_THAT(error("v5e-4x4x4"), HasSubstr("of 3 dimensions, expected the 2 dimensions of chip v5e, such as v5e-8x8"));
+  EXPECT_THAT(error("v5p-12"), HasSubstr("of 1 dimension, expected the 3 dimensions of chip v5p, such as v5p-2x2x3"));
+  EXPECT_THAT(error("16x16"), HasSubstr("found topology \"16x16\" without a chip"));
 }
 
 struct Case {
@@ -102,7 +106,7 @@ TEST(Placement, WrongAssignmentsAreRefused) {
         << wrong;
   }
   EXPECT_THAT(std::string(ParsePlacements("tp=x,dp=x", mesh, slice).status().message()),
-              HasSubstr("found no placement"));
+              AllOf(HasSubstr("found no placement"), HasSubstr("x has size 4, y has size 4")));
   EXPECT_THAT(std::string(ParsePlacements("", *sharding::ParseMesh("dp=8"), slice).status().message()),
               AllOf(HasSubstr("mesh dp=8 of 8 devices"), HasSubstr("has chips: 16")));
 }

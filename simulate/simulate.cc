@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "absl/strings/str_cat.h"
 #include "compiler/analysis/donation.h"
 #include "compiler/buffers/buffer_assignment.h"
 #include "compiler/pipeline.h"
@@ -81,6 +82,13 @@ absl::StatusOr<Prediction> Predict(const PreparedProgram& program, const Slice& 
   Prediction prediction;
   prediction.placement = placement.ToString(mesh, slice);
   XLAD_ASSIGN_OR_RETURN(prediction.step, TimeStep(*program.compiled, program.collectives, placement, mesh, slice));
+  const int chips = slice.chips() / slice.slices(), most = slice.chip.ici_max_chips;
+  if (most > 0 && chips > most) {
+    prediction.step.warnings.push_back(absl::StrCat("topology ", slice.name, ": found a slice of ", chips,
+                                                    " chips, expected at most ", most, ", the largest slice of ",
+                                                    slice.chip.name, "; 2x", slice.chip.name,
+                                                    "-SIZES is two slices that a network connects"));
+  }
   const double peak = slice.chip.bf16_flops * slice.chips() * prediction.step.us / 1e6;
   if (peak > 0) prediction.mfu = program.flops / peak;
   return prediction;

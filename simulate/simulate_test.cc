@@ -227,6 +227,17 @@ TEST(Simulate, LoopsCarryNoOperandsThatOnlyCpusPack) {
   EXPECT_LT(program.peak_bytes, 2 * weights);
 }
 
+TEST(Simulate, SlicesThatAreNotBuilt) {
+  const auto warnings = [](const char* topology, const char* mesh) {
+    return PredictOn(PrepareText(Product(mesh, 4096, 64, 4096)), SliceOf(topology)).step.warnings;
+  };
+  EXPECT_THAT(warnings("v5e-16x16", R"("dp"=16, "tp"=16)"), testing::IsEmpty());
+  EXPECT_THAT(warnings("v5e-16x32", R"("dp"=32, "tp"=16)"),
+              testing::ElementsAre("topology v5e-16x32: found a slice of 512 chips, expected at most 256, the largest "
+                                   "slice of v5e; 2xv5e-SIZES is two slices that a network connects"));
+  EXPECT_THAT(warnings("2xv5e-16x16", R"("dp"=32, "tp"=16)"), testing::IsEmpty());
+}
+
 TEST(MeshesLike, AllFactorizations) {
   std::vector<std::string> texts;
   for (const sharding::Mesh& mesh : MeshesLike(*sharding::ParseMesh("dp=1,tp=1"), 12, 100)) {

@@ -106,13 +106,18 @@ absl::StatusOr<Slice> ParseSlice(absl::string_view topology, const std::optional
   }
   if (chip.has_value()) {
     slice.chip = *chip;
+  } else if (name.empty()) {
+    return absl::NotFoundError(absl::StrCat("found topology \"", topology,
+                                            "\" without a chip, expected one before the sizes, as in v5e-16x16, or a ",
+                                            "chip file of your own as --chip"));
   } else {
     XLAD_ASSIGN_OR_RETURN(slice.chip, machine::BuiltInChip(name));
   }
   if (std::ssize(slice.grid) != slice.chip.ici_dimensions) {
-    return absl::InvalidArgumentError(absl::StrCat("found topology \"", topology, "\" of ",
-                                                   Counted(slice.grid.size(), "dimension"), ", expected the ",
-                                                   slice.chip.ici_dimensions, " dimensions of chip ", slice.chip.name));
+    XLAD_ASSIGN_OR_RETURN(const Slice alike, SliceOfChips(slice.chip, chips));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "found topology \"", topology, "\" of ", Counted(slice.grid.size(), "dimension"), ", expected the ",
+        Counted(slice.chip.ici_dimensions, "dimension"), " of chip ", slice.chip.name, ", such as ", alike.name));
   }
   if (slices == 1) return slice;
   if (slice.chip.dcn_bytes_per_s == 0) {

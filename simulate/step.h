@@ -49,7 +49,7 @@ struct StepTime {
   std::vector<CollectiveUse> collectives;
   std::vector<double> link_us;  // By dimension of the slice: the mean time that one of its links is busy.
   std::vector<TimelineEvent> timeline;
-  std::vector<std::string> warnings;  // Loops whose trip counts are assumed.
+  std::vector<std::string> warnings;  // Assumed trip counts, and slices that are not built.
   // The time of one execution of each kernel on the cores and of each collective on the links. It has no entries for
   // loops and branches, for instructions that take no time, and for products whose result is passed to their user in
   // registers.
