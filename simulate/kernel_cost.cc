@@ -23,8 +23,25 @@ constexpr double kRandomOps = 50;
 
 double Bytes(const hlo::Shape& shape) { return static_cast<double>(shape.bytes()); }
 
-// The number of vector operations of one instruction.
-double VectorOps(const Instruction& instruction) {
+// The registers of the vector unit have words of 32 bits. Returns the largest number of words of an element of the
+// results or of the first operand, in which elements of fewer bits count as one word. The formula of FFTs is for
+// complex elements, so the two parts count as one there.
+double WordsOfElement(const Instruction& instruction) {
+  double words = 1;
+  const auto add = [&](const hlo::Shape& shape) {
+    for (const hlo::Shape* leaf : hlo::ArrayLeaves(shape)) {
+      const bool is_fft = instruction.opcode() == Opcode::kFft;
+      const int bits = tensor::BitWidth(is_fft ? tensor::RealPartOf(leaf->type()) : leaf->type());
+      words = std::max(words, bits / 32.0);
+    }
+  };
+  add(instruction.shape());
+  if (instruction.operand_count() > 0) add(instruction.operand(0)->shape());
+  return words;
+}
+
+// The number of vector operations of one instruction whose elements are words.
+double WordOps(const Instruction& instruction) {
   const hlo::Shape& shape = instruction.shape();
   const auto log2_of = [](double n) { return std::max(1.0, std::log2(std::max(n, 2.0))); };
   switch (instruction.opcode()) {
@@ -72,6 +89,11 @@ double VectorOps(const Instruction& instruction) {
     default:
       return 0;
   }
+}
+
+double VectorOps(const Instruction& instruction) {
+  const double ops = WordOps(instruction);
+  return ops == 0 ? 0 : ops * WordsOfElement(instruction);
 }
 
 bool ReadsAPart(const Instruction& user, const Instruction* whole) {

@@ -73,6 +73,24 @@ class KernelCostTest : public testing::Test {
   std::unique_ptr<hlo::Module> module_;
 };
 
+TEST_F(KernelCostTest, ElementsOf64BitsAreTwoWords) {
+  const auto us = [&](const char* type, const char* result, const char* op) {
+    return Cost(absl::Substitute("HloModule m\nENTRY e {\n  a = $0[64,1024] parameter(0)\n  ROOT r = $1[64,1024] $2\n}",
+                                 type, result, op))
+        .vpu_us;
+  };
+  const double word = us("f32", "f32", "add(a, a)");
+  EXPECT_GT(word, 0);
+  EXPECT_DOUBLE_EQ(us("s32", "s32", "add(a, a)"), word);
+  EXPECT_DOUBLE_EQ(us("bf16", "bf16", "add(a, a)"), word);
+  EXPECT_DOUBLE_EQ(us("f64", "f64", "add(a, a)"), 2 * word);
+  EXPECT_DOUBLE_EQ(us("c128", "c128", "add(a, a)"), 4 * word);
+  const char* const compare = "compare(a, a), direction=LT";
+  EXPECT_DOUBLE_EQ(us("s64", "pred", compare), 2 * us("s32", "pred", compare));
+  const char* const fft = "fft(a), fft_type=FFT, fft_length={1024}";
+  EXPECT_DOUBLE_EQ(us("c128", "c128", fft), 2 * us("c64", "c64", fft));
+}
+
 TEST_F(KernelCostTest, DotsAreProducts) {
   const MatrixProduct dot = Product(R"(HloModule m
 ENTRY e {
