@@ -78,6 +78,24 @@ class PtxTest(unittest.TestCase):
                 for gpu in GPUS:
                     self.assemble(program, gpu, where)
 
+    @unittest.skipIf(PTXAS is None, "no ptxas: pip install nvidia-cuda-nvcc-cu12 in build/venv, or set XLAD_PTXAS")
+    def test_ptxas_assembles_floats_of_8_bits(self):
+        lines, results = ["  x = f32[64,64] parameter(0)"], []
+        for kind in "f8e5m2 f8e4m3 f8e3m4 f8e4m3fn f8e4m3b11fnuz f8e5m2fnuz f8e4m3fnuz f8e8m0fnu".split():
+            shape = f"{kind}[64,64]"
+            lines += [f"  {kind}.a = {shape} convert(x)",
+                      f"  {kind}.b = {shape} multiply({kind}.a, {kind}.a)",
+                      f"  {kind}.c = f32[64,64] convert({kind}.b)",
+                      f"  {kind}.d = f32[64,64] dot({kind}.a, {kind}.b), lhs_contracting_dims={{1}}, "
+                      "rhs_contracting_dims={0}"]
+            results += [f"{kind}.c", f"{kind}.d"]
+        lines.append(f"  ROOT all = ({', '.join(['f32[64,64]'] * len(results))}) tuple({', '.join(results)})")
+        with folder() as where:
+            program = where / "f8.hlo"
+            program.write_text("HloModule f8\nENTRY main {\n" + "\n".join(lines) + "\n}\n")
+            for gpu in GPUS:
+                self.assertRegex(self.assemble(program, gpu, where), r"\.entry xk\d+_")
+
 
 ADD = "add { x = f32[] parameter(0) y = f32[] parameter(1) ROOT s = f32[] add(x, y) }"
 SOFTMAX = (REPO / "tests/compiled/testdata/softmax.hlo").read_text()

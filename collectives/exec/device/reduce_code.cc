@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collectives/exec/reduce.h"
+#include "tensor/small_float.h"
 
 namespace xlad::collectives {
 namespace {
@@ -31,6 +32,14 @@ std::optional<XladReduceElement> ElementOf(ElementType type) {
       return XLAD_REDUCE_BF16;
     case ElementType::kF16:
       return XLAD_REDUCE_F16;
+    case ElementType::kF8E5M2:
+    case ElementType::kF8E4M3:
+    case ElementType::kF8E3M4:
+    case ElementType::kF8E4M3FN:
+    case ElementType::kF8E4M3B11FNUZ:
+    case ElementType::kF8E5M2FNUZ:
+    case ElementType::kF8E4M3FNUZ:
+      return XLAD_REDUCE_F8;
     case ElementType::kPred:
       return XLAD_REDUCE_PRED;
     case ElementType::kS8:
@@ -54,6 +63,11 @@ std::optional<XladReduceElement> ElementOf(ElementType type) {
   }
 }
 
+uint32_t FormatOf(ElementType type) {
+  const tensor::FloatFormat& format = *tensor::FloatFormatOf(type);
+  return XLAD_FORMAT(format.mantissa_bits, format.bias, format.max_finite, format.overflow);
+}
+
 void RunElements(const XladReduce& what, void* to, const void* const* sources, int64_t count) {
   for (int64_t at = 0; at < count; ++at) XladReduceAt(to, sources, at, &what);
 }
@@ -62,7 +76,7 @@ void RunElements(const XladReduce& what, void* to, const void* const* sources, i
 template <int kElement, int kReduction>
 void RunConstant(int sources, void* to, const void* const* from, int64_t count) {
   const auto run = [&](auto n) {
-    static constexpr XladReduce kWhat = {kElement, kReduction, 0, decltype(n)::value};
+    static constexpr XladReduce kWhat = {kElement, kReduction, 0, decltype(n)::value, 0};
     for (int64_t at = 0; at < count; ++at) XladReduceAt(to, from, at, &kWhat);
   };
   switch (sources) {
@@ -73,7 +87,7 @@ void RunConstant(int sources, void* to, const void* const* from, int64_t count) 
     case 4:
       return run(std::integral_constant<int, 4>());
     default:
-      return RunElements({kElement, kReduction, 0, sources}, to, from, count);
+      return RunElements({kElement, kReduction, 0, sources, 0}, to, from, count);
   }
 }
 
@@ -87,7 +101,9 @@ std::optional<KernelReduction> KernelReductionOf(const DeviceReduction& reductio
   if (is_complex && reduction.reduction != Reduction::kSum) return std::nullopt;
   // The other reductions have the same results in every order.
   const bool as_tree = reduction.as_tree && DependsOnOrder(reduction.type, reduction.reduction);
-  return KernelReduction{{*element, static_cast<int>(reduction.reduction), as_tree ? 1 : 0, 0}, is_complex ? 2 : 1};
+  const uint32_t format = *element == XLAD_REDUCE_F8 ? FormatOf(reduction.type) : 0;
+  return KernelReduction{{*element, static_cast<int>(reduction.reduction), as_tree ? 1 : 0, 0, format},
+                         is_complex ? 2 : 1};
 }
 
 absl::StatusOr<KernelReduction> CheckedKernelReduction(const DeviceReduction& reduction, size_t sources,

@@ -13,6 +13,7 @@ enum XladReduceElement {
   XLAD_REDUCE_F32,
   XLAD_REDUCE_BF16,
   XLAD_REDUCE_F16,
+  XLAD_REDUCE_F8, /* Any float of 8 bits with a sign; XladReduce.format says which. */
   XLAD_REDUCE_F64,
   XLAD_REDUCE_PRED,
   XLAD_REDUCE_S8,
@@ -32,29 +33,71 @@ enum XladReduction { XLAD_SUM = 1, XLAD_PRODUCT, XLAD_MAX, XLAD_MIN, XLAD_AND, X
  * bits. */
 struct XladReduce {
   int element, reduction, as_tree, sources;
+  uint32_t format; /* An XLAD_FORMAT if the elements are floats of 8 bits, otherwise 0. */
 };
+
+/* A format of 8 bits: the members of tensor::FloatFormat with these names, each in 8 bits. */
+#define XLAD_FORMAT(mantissa_bits, bias, max_finite, overflow) \
+  ((uint32_t)(mantissa_bits) | (uint32_t)(bias) << 8 | (uint32_t)(max_finite) << 16 | (uint32_t)(overflow) << 24)
 
 #define XLAD_REDUCE_INLINE static inline __attribute__((always_inline))
 #define XLAD_REDUCE_UNROLL _Pragma("unroll")
 
 XLAD_REDUCE_INLINE int64_t XladReduceCode(struct XladReduce what) {
-  return what.element | what.reduction << 8 | what.as_tree << 16 | what.sources << 24;
+  return (int64_t)((uint64_t)what.format << 32 |
+                   (uint32_t)(what.element | what.reduction << 8 | what.as_tree << 16 | what.sources << 24));
 }
 XLAD_REDUCE_INLINE struct XladReduce XladReduceOf(int64_t code) {
   const struct XladReduce what = {(int)(code & 0xff), (int)(code >> 8 & 0xff), (int)(code >> 16 & 0xff),
-                                  (int)(code >> 24 & 0xff)};
+                                  (int)(code >> 24 & 0xff), (uint32_t)(code >> 32)};
   return what;
 }
 
+XLAD_REDUCE_INLINE float XladFloat(uint32_t bits) { return __builtin_bit_cast(float, bits); }
+XLAD_REDUCE_INLINE uint32_t XladBits(float value) { return __builtin_bit_cast(uint32_t, value); }
+XLAD_REDUCE_INLINE float XladPowerOfTwo(int exponent) { return XladFloat((uint32_t)(exponent + 127) << 23); }
+
+/* The conversions of tensor/small_float.h, except for the payloads of NaNs. If the code of an overflow is that of -0,
+ * the format has one NaN with this code; if it is 0x7f, overflows are NaN. Otherwise they are infinite. */
+XLAD_REDUCE_INLINE float XladDecodeF8(uint32_t bits, uint32_t format) {
+  const int mantissa_bits = format & 0xff, bias = format >> 8 & 0xff;
+  const uint32_t code = bits & 0x7f, overflow = format >> 24;
+  const uint32_t sign = (bits & 0x80) << 24;
+  if (code > (format >> 16 & 0xff) || (overflow == 0x80 && bits == 0x80))
+    return XladFloat(sign | (code == overflow && overflow < 0x7f ? 0x7f800000 : 0x7fc00000));
+  /* The code is a float whose exponent is too small by the difference of the biases. The product is exact. */
+  return XladFloat(sign | XladBits(XladFloat(code << (23 - mantissa_bits)) * XladPowerOfTwo(127 - bias)));
+}
+XLAD_REDUCE_INLINE uint8_t XladEncodeF8(float value, uint32_t format) {
+  const int mantissa_bits = format & 0xff, bias = format >> 8 & 0xff, drop = 23 - mantissa_bits;
+  const uint32_t overflow = format >> 24, sign = XladBits(value) >> 31 << 7, magnitude = XladBits(value) & 0x7fffffff;
+  if (value != value) return (uint8_t)(overflow == 0x80 ? 0x80 : sign | 0x7f);
+  uint32_t code = 0;
+  if (XladFloat(magnitude) < XladPowerOfTwo(1 - bias)) { /* The sum rounds the subnormal result. */
+    const float shifted = XladPowerOfTwo(1 - bias + drop);
+    code = XladBits(XladFloat(magnitude) + shifted) - XladBits(shifted);
+  } else {
+    code = ((magnitude + (1u << (drop - 1)) - 1 + (magnitude >> drop & 1)) >> drop) -
+           ((uint32_t)(127 - bias) << mantissa_bits);
+  }
+  if (code > (format >> 16 & 0xff)) code = overflow;
+  return (uint8_t)(overflow == 0x80 && (code == 0 || code == 0x80) ? code : code | sign);
+}
+
 /* Elements of at most 32 bits are accumulated in f32. */
-XLAD_REDUCE_INLINE float XladLoadReal(const void* array, int64_t at, int element) {
+XLAD_REDUCE_INLINE float XladLoadReal(const void* array, int64_t at, const struct XladReduce* what) {
+  const int element = what->element;
+  if (element == XLAD_REDUCE_F8) return XladDecodeF8(((const uint8_t*)array)[at], what->format);
   if (element == XLAD_REDUCE_F32) return ((const float*)array)[at];
   if (element == XLAD_REDUCE_F16) return (float)((const _Float16*)array)[at];
-  return __builtin_bit_cast(float, (uint32_t)((const uint16_t*)array)[at] << 16);
+  return XladFloat((uint32_t)((const uint16_t*)array)[at] << 16);
 }
-XLAD_REDUCE_INLINE void XladStoreReal(void* array, int64_t at, int element, float value) {
-  const uint32_t bits = __builtin_bit_cast(uint32_t, value);
-  if (element == XLAD_REDUCE_F32) {
+XLAD_REDUCE_INLINE void XladStoreReal(void* array, int64_t at, const struct XladReduce* what, float value) {
+  const int element = what->element;
+  const uint32_t bits = XladBits(value);
+  if (element == XLAD_REDUCE_F8) {
+    ((uint8_t*)array)[at] = XladEncodeF8(value, what->format);
+  } else if (element == XLAD_REDUCE_F32) {
     ((float*)array)[at] = value;
   } else if (element == XLAD_REDUCE_F16) {
     ((_Float16*)array)[at] = (_Float16)value;
@@ -64,18 +107,18 @@ XLAD_REDUCE_INLINE void XladStoreReal(void* array, int64_t at, int element, floa
     ((uint16_t*)array)[at] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
   }
 }
-XLAD_REDUCE_INLINE double XladLoadDouble(const void* array, int64_t at, int element) {
-  (void)element;
+XLAD_REDUCE_INLINE double XladLoadDouble(const void* array, int64_t at, const struct XladReduce* what) {
+  (void)what;
   return ((const double*)array)[at];
 }
-XLAD_REDUCE_INLINE void XladStoreDouble(void* array, int64_t at, int element, double value) {
-  (void)element;
+XLAD_REDUCE_INLINE void XladStoreDouble(void* array, int64_t at, const struct XladReduce* what, double value) {
+  (void)what;
   ((double*)array)[at] = value;
 }
 
 /* Integers are accumulated in 64 bits. */
-XLAD_REDUCE_INLINE int64_t XladLoadInteger(const void* array, int64_t at, int element) {
-  switch (element) {
+XLAD_REDUCE_INLINE int64_t XladLoadInteger(const void* array, int64_t at, const struct XladReduce* what) {
+  switch (what->element) {
     case XLAD_REDUCE_PRED:
       return ((const uint8_t*)array)[at] != 0;
     case XLAD_REDUCE_S8:
@@ -94,8 +137,8 @@ XLAD_REDUCE_INLINE int64_t XladLoadInteger(const void* array, int64_t at, int el
       return ((const int64_t*)array)[at];
   }
 }
-XLAD_REDUCE_INLINE void XladStoreInteger(void* array, int64_t at, int element, int64_t value) {
-  switch (element) {
+XLAD_REDUCE_INLINE void XladStoreInteger(void* array, int64_t at, const struct XladReduce* what, int64_t value) {
+  switch (what->element) {
     case XLAD_REDUCE_PRED:
     case XLAD_REDUCE_S8:
     case XLAD_REDUCE_U8:
@@ -157,8 +200,8 @@ XLAD_REDUCE_INLINE double XladDivideDouble(const struct XladReduce* what, double
 /* Divides the sum in the type of the elements, in which it may have wrapped around. */
 XLAD_REDUCE_INLINE int64_t XladDivideInteger(const struct XladReduce* what, int64_t sum) {
   uint64_t stored = 0;
-  XladStoreInteger(&stored, 0, what->element, sum);
-  const int64_t wrapped = XladLoadInteger(&stored, 0, what->element);
+  XladStoreInteger(&stored, 0, what, sum);
+  const int64_t wrapped = XladLoadInteger(&stored, 0, what);
   if (XladIsUnsigned(what->element)) return (int64_t)((uint64_t)wrapped / (uint64_t)what->sources);
   return wrapped / what->sources;
 }
@@ -170,7 +213,7 @@ XLAD_REDUCE_INLINE int64_t XladDivideInteger(const struct XladReduce* what, int6
                                            const struct XladReduce* what) {                           \
     Number values[XLAD_REDUCE_SOURCES];                                                               \
     XLAD_REDUCE_UNROLL for (int s = 0; s < XLAD_REDUCE_SOURCES; ++s) {                                \
-      if (s < what->sources) values[s] = XladLoad##Kind(sources[s], at, what->element);               \
+      if (s < what->sources) values[s] = XladLoad##Kind(sources[s], at, what);                        \
     }                                                                                                 \
     if (what->as_tree) {                                                                              \
       XLAD_REDUCE_UNROLL for (int level = 0; 1 << level < XLAD_REDUCE_SOURCES; ++level) {             \
@@ -185,7 +228,7 @@ XLAD_REDUCE_INLINE int64_t XladDivideInteger(const struct XladReduce* what, int6
       }                                                                                               \
     }                                                                                                 \
     if (what->reduction == XLAD_AVERAGE) values[0] = XladDivide##Kind(what, values[0]);               \
-    XladStore##Kind(to, at, what->element, values[0]);                                                \
+    XladStore##Kind(to, at, what, values[0]);                                                         \
   }
 XLAD_REDUCE_ONE(Real, float)
 XLAD_REDUCE_ONE(Double, double)

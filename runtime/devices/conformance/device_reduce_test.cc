@@ -15,10 +15,13 @@ using collectives::DeviceReduction;
 using collectives::Reduction;
 using tensor::ElementType;
 
-constexpr ElementType kTypes[] = {ElementType::kPred, ElementType::kS8,   ElementType::kS16, ElementType::kS32,
-                                  ElementType::kS64,  ElementType::kU8,   ElementType::kU16, ElementType::kU32,
-                                  ElementType::kU64,  ElementType::kBF16, ElementType::kF16, ElementType::kF32,
-                                  ElementType::kF64,  ElementType::kC64,  ElementType::kC128};
+constexpr ElementType kTypes[] = {
+    ElementType::kPred,       ElementType::kS8,        ElementType::kS16,      ElementType::kS32,
+    ElementType::kS64,        ElementType::kU8,        ElementType::kU16,      ElementType::kU32,
+    ElementType::kU64,        ElementType::kBF16,      ElementType::kF16,      ElementType::kF32,
+    ElementType::kF64,        ElementType::kC64,       ElementType::kC128,     ElementType::kF8E5M2,
+    ElementType::kF8E4M3,     ElementType::kF8E3M4,    ElementType::kF8E4M3FN, ElementType::kF8E4M3B11FNUZ,
+    ElementType::kF8E5M2FNUZ, ElementType::kF8E4M3FNUZ};
 constexpr Reduction kReductions[] = {Reduction::kSum, Reduction::kProduct, Reduction::kMax, Reduction::kMin,
                                      Reduction::kAnd, Reduction::kOr,      Reduction::kXor, Reduction::kAverage};
 
@@ -111,8 +114,8 @@ TEST_P(DeviceReduce, HasTheBitsOfTheHost) {
       for (const int sources : {3, 6, 13}) Check({type, reduction, true}, sources, sources == 6);
     }
   }
-  // 8 types of integers with 8 reductions each, pred with 7, 4 types of real numbers with 5 each, and complex sums.
-  EXPECT_EQ(supported, 8 * 8 + 7 + 4 * 5 + 2);
+  // 8 types of integers with 8 reductions each, pred with 7, 11 types of real numbers with 5 each, and complex sums.
+  EXPECT_EQ(supported, 8 * 8 + 7 + 11 * 5 + 2);
 }
 
 TEST_P(DeviceReduce, ManyBlocksOfOneType) {
@@ -141,7 +144,7 @@ TEST_P(DeviceReduce, RefusesWhatHasNoKernel) {
     return;
   }
   EXPECT_EQ(code({ElementType::kC64, Reduction::kMax, false}, one, 2), absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(code({ElementType::kF8E4M3FN, Reduction::kSum, false}, one, 2), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(code({ElementType::kF8E8M0FNU, Reduction::kSum, false}, one, 2), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(code({}, none, 20), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(code({}, many, 20), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(code({}, one, -1), absl::StatusCode::kInvalidArgument);

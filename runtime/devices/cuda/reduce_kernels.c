@@ -14,7 +14,7 @@ KERNEL void xlad_reduce(XLAD_REDUCE_PARAMETERS) {
   const void* const sources[XLAD_REDUCE_SOURCES] = {s0, s1, s2,  s3,  s4,  s5,  s6,  s7,
                                                     s8, s9, s10, s11, s12, s13, s14, s15};
   const struct XladReduce what = XladReduceOf(code);
-  const struct XladReduce of_two = {what.element, what.reduction, 0, 2};
+  const struct XladReduce of_two = {what.element, what.reduction, 0, 2, what.format};
   const int64_t at = Block() * XLAD_REDUCE_THREADS + Thread();
   if (at >= count) return;
   if (what.sources == 2) { /* The most frequent case, for which the compiler makes faster code. */
