@@ -15,9 +15,8 @@ namespace {
 // affect the time. The second one replaces convolutions with ops of a library for CPUs, and the third one does the same
 // for attention. The limits of the last one are those of a CPU's caches.
 const std::set<std::string>& OmittedPasses() {
-  static const auto* const names =
-      new std::set<std::string>{"check-uniform-conditions", "lower-convolutions", "fuse-attention",
-                                "fuse-sibling-reductions"};
+  static const auto* const names = new std::set<std::string>{"check-uniform-conditions", "lower-convolutions",
+                                                             "fuse-attention", "fuse-sibling-reductions"};
   return *names;
 }
 

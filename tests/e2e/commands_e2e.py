@@ -110,7 +110,7 @@ class Commands(unittest.TestCase):
         self.assertEqual([one["mesh"] for one in both], ["dp=4,tp=2", "dp=2,tp=4"])
         swept = json.loads(run("--topology", "v5e-2x4", "--topology", "v6e-2x4", "--mesh", "dp=1,tp=1", "--sweep")[1])
         self.assertEqual(len(swept["runs"]), 8)
-        err = xlad("simulate", PROGRAM, "--topology", "v5e-16x32", "--mesh", "dp=32,tp=16", "--compare", "dp=16,tp=32")[2]
+        err = run("--topology", "v5e-16x32", "--mesh", "dp=32,tp=16", "--compare", "dp=16,tp=32")[2]
         self.assertEqual(err.count("found a slice of 512 chips, expected at most 256"), 1)
         slices = json.loads(run("--topology", "2xv5e-2x2")[1])
         self.assertEqual(slices["chips"], 8)
