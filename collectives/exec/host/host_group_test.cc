@@ -37,7 +37,7 @@ class Ranks {
       options.abort = &abort_;
       options.recorder = recorders_.back().get();
       groups_.push_back(*HostGroup::Make(options, *memories[rank]->OpenArea(area), /*create=*/rank == 0));
-      operations_.push_back(*groups_.back()->Prepare(collective, 0));
+      operations_.push_back(*groups_.back()->Prepare(collective));
     }
     for (const auto& group : groups_) group->Start();
   }
