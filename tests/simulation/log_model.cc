@@ -62,6 +62,18 @@ std::string KindOf(const JobEvent& event) {
   return event.has_attempt_ended() && event.attempt_ended().stopped() ? "stopped" : kind->name();
 }
 
+int64_t KeptBy(const JobSpec& spec) {
+  constexpr int64_t kKeptByDefault = 2;
+  return spec.checkpoint().keep() > 0 ? spec.checkpoint().keep() : kKeptByDefault;
+}
+
+// Whether a client asked for the new mesh, or the job has waited for its lost worker, which may return.
+bool MayResize(const JobEvent& event, const LogModel::Job& job) {
+  constexpr int64_t kMinWaitNs = 2900 * kNsPerMs;
+  return absl::StrContains(event.resized().reason(), "asked for it") ||
+         (!job.lost_worker.empty() && event.unix_ns() - job.ended_unix_ns >= kMinWaitNs);
+}
+
 }  // namespace
 
 uint64_t ContentsAt(const std::string& key, int64_t step) {
@@ -110,6 +122,16 @@ void LogModel::Acknowledge(const std::string& key, const std::string& job_id) {
 
 void LogModel::Expect(bool holds, const JobEvent& event, const std::string& what) {
   if (!holds) Violate(absl::StrCat("record ", event.sequence(), " of ", event.job_id(), ": ", what));
+}
+
+void LogModel::CheckRemoved(const std::string& uri) {
+  for (const auto& [id, job] : jobs_) {
+    const bool is_kept = std::any_of(job.checkpoints.begin(), job.checkpoints.end(),
+                                     [&](const auto& checkpoint) { return checkpoint.second == uri; });
+    if (is_kept) Violate(absl::StrCat("checkpoint ", uri, " is removed, although ", id, " has it"));
+    const bool is_read = job.running && !job.started && job.placed.checkpoint_uri() == uri;
+    if (is_read) Violate(absl::StrCat("checkpoint ", uri, " is removed while ", id, " starts from it"));
+  }
 }
 
 void LogModel::Apply(const JobEvent& event) {
@@ -164,6 +186,7 @@ void LogModel::ApplyToJob(const JobEvent& event) {
       return OnAttemptEnded(event, job);
     case JobEvent::kResized:
       Expect(service::DeviceCount(event.resized().mesh()) >= 1, event, "resized to no devices");
+      Expect(MayResize(event, *job), event, "shrinks, although its worker may return");
       job->mesh = event.resized().mesh();
       job->resized = true;
       return;
@@ -290,6 +313,7 @@ void LogModel::OnAttemptEnded(const JobEvent& event, Job* job) {
   const AttemptEnded& ended = event.attempt_ended();
   Expect(job->running && ended.attempt() == job->attempt, event, "ends an attempt that is not current");
   job->running = false;
+  job->ended_unix_ns = event.unix_ns();
   job->lost_worker = ended.lost_worker();
   const bool was_silent = absl::StrContains(ended.reason(), "no heartbeat") ||
                           absl::StrContains(ended.reason(), "not been connected") ||
@@ -326,6 +350,8 @@ void LogModel::OnCheckpoint(const JobEvent& event, Job* job) {
              stored.step == committed.step(),
          event, "the index is of another job, attempt, generation or step");
   Expect(stored.contents == ContentsAt(job->key, committed.step()), event, "the state is not that of the step");
+  Expect(std::ssize(job->checkpoints) <= KeptBy(job->spec), event,
+         absl::StrCat("the job still has ", job->checkpoints.size(), " older checkpoints"));
   job->failures = 0;
   job->unstored_step = -1;
   job->newest_step = committed.step();
@@ -352,7 +378,10 @@ void LogModel::OnDropped(const JobEvent& event, Job* job) {
     Expect(dropped.damage().empty() || dropped.damaged_uri() == found->second, event, "drops another checkpoint");
     job->checkpoints.erase(found);
   }
-  if (dropped.damage().empty()) return;
+  if (dropped.damage().empty()) {
+    return Expect(std::ssize(job->checkpoints) == KeptBy(job->spec), event,
+                  absl::StrCat("the job keeps ", job->checkpoints.size(), " checkpoints"));
+  }
   Expect(!job->checkpoints.empty(), event, "drops the only checkpoint");
   constexpr int64_t kFindingsOfOneHost = 5;
   Expect(job->damaged_attempts >= (job->damaged_hosts.size() < 2 ? kFindingsOfOneHost : 2), event,

@@ -59,6 +59,9 @@ class LogModel {
   // Must be called when a client has been told that the job with this key has this id.
   void Acknowledge(const std::string& key, const std::string& job_id);
 
+  // Must be called when the files of a checkpoint are removed. Checks that no job has the checkpoint or starts from it.
+  void CheckRemoved(const std::string& uri);
+
   struct Job {
     std::string key;
     JobSpec spec;
@@ -71,6 +74,7 @@ class LogModel {
     AttemptPlaced placed;
     bool resized = false;       // Whether the job was resized after the placement.
     std::string lost_worker;    // The worker whose loss ended the latest attempt, or empty.
+    int64_t ended_unix_ns = 0;  // When the latest attempt ended.
     int64_t failures = 0;       // Attempts in a row that failed without a new checkpoint.
     // How and at which step the program ended the latest attempt; empty if the program did not end it.
     std::string program_error;

@@ -339,6 +339,8 @@ void Storm::PerformOne(const service::Action& action) {
     }
     later(Between(1, is_fast ? 3 : fails || calm_ ? 100 : 1500),
           [request = *store, stored](Core& c) { c.OnIndexStored(request, stored); });
+  } else if (const auto* dropped = std::get_if<service::DropCheckpoint>(&action)) {
+    model_.CheckRemoved(dropped->uri);
   }
 }
 

@@ -165,7 +165,7 @@ void StormClients::Cancel(Client* client) {
         if (status.ok() && !(job.ended && job.end_state == CANCELLED)) {
           storm_->Violate(absl::StrCat(client->key, ": the cancellation was acknowledged and is not durable"));
         }
-        if (!status.ok() && !job.ended) {
+        if (!status.ok() && (!job.ended || job.end_state == CANCELLED)) {
           storm_->Violate(absl::StrCat(client->key, " cannot be canceled: ", status.ToString()));
         }
       });
