@@ -43,71 +43,82 @@ run_tests() {
   return $result
 }
 
-tsan_tests='collectives_exec_test|runtime_test|worker_test'
-fuzz_tests='tensor_test|hlo_test'
+tsan_tests=(collectives_exec_test runtime_test worker_test)
+fuzz_tests=(tensor_test hlo_test)
+fuzz_programs=(hlo_text_fuzz hlo_proto_fuzz hlo_eval_fuzz tensor_safetensors_fuzz storage_index_fuzz)
 fuzz_inputs=(text proto eval safetensors index)
-tsan_targets=(collectives_exec_test runtime_test worker_test)
-fuzz_targets=(tensor_test hlo_test hlo_text_fuzz hlo_proto_fuzz hlo_eval_fuzz tensor_safetensors_fuzz
-              storage_index_fuzz)
-# Tests of the installed command with real processes run only in the release build, because they have time limits.
-if $all; then
-  # All but the tests of folders that start no threads. These would take ten times as long and could find nothing.
-  tsan_tests='(base|storage|observe|security|collectives_exec|compiler|simulate|runtime|device_[a-z_]+|worker|service|'
-  tsan_tests+='service_build|client|cuda_driver_double|nccl_double|simulation|differential|compiled)_test'
-  fuzz_tests='.*_test'
-  fuzz_inputs+=(messages job)  # Their targets need most of the folders.
-  tsan_targets=(all) fuzz_targets=(all)
-fi
-# Builds the programs with sanitizers at idle priority: the compiler uses the cores only while other processes wait. The
-# preset fuzz is the preset asan with libFuzzer's instrumentation.
+if $all; then fuzz_inputs+=(messages job); fi  # Their programs need most of the folders.
+
+# The preset fuzz is the preset asan with libFuzzer's instrumentation.
 build_with_sanitizers() {
-  chrt --idle --pid 0 $BASHPID
-  build tsan "${tsan_targets[@]}"
-  build fuzz "${fuzz_targets[@]}"
+  if $all; then
+    build tsan
+    build fuzz
+  else
+    build tsan "${tsan_tests[@]}"
+    build fuzz "${fuzz_tests[@]}" "${fuzz_programs[@]}"
+  fi
+}
+# Tests of the installed command with real processes run only in the release build, because they have time limits.
+run_with_sanitizer() {  # Arguments: PRESET TESTS...
+  local preset=$1 filter='*' selected
+  shift
+  selected=(-R "^($(IFS='|'; echo "$*"))\$" -LE slow)
+  if $all; then selected=(-R '_test$' -LE slow); fi
+  if [[ $preset == tsan ]]; then
+    # UCX replaces functions of the C library to track memory, and this makes programs crash under ThreadSanitizer. MPI
+    # is not built with ThreadSanitizer. The tests of both run only in the release build.
+    filter='-*/ucx:*/mixed_ucx:*/openmpi'
+    # The folders of these tests start no threads. They would take ten times as long.
+    selected+=(-E '^(machine|tensor|hlo|compiler_tpu|house|house_prose|simulation_mutants)_test$')
+  fi
+  GTEST_FILTER=$filter \
+    TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp halt_on_error=1" UBSAN_OPTIONS=print_stacktrace=1 \
+    ASAN_OPTIONS=detect_leaks=0 run_tests "$preset" "${selected[@]}"
 }
 
-# Starts a command in the background, in a process group of its own. The file LOG gets its output.
-start() {  # Arguments: LOG COMMAND...
-  local log=$1
+# Runs a command in the background, in a process group of its own. Its output goes to build/NAME.log.
+start() {  # Arguments: NAME COMMAND...
+  local log=build/$1.log
   shift
   set -m
   "$@" >"$log" 2>&1 &
   set +m
 }
-# Waits for a command of start(). Prints its output, and ends the script if the command failed.
-finish() {  # Arguments: LOG PID
-  local result=0
-  wait "$2" || result=$?
-  cat "$1"
-  return $result
+# Ends all processes of a background command.
+stop() {  # Arguments: PID
+  kill -- "-$1" 2>/dev/null || return 0
+  while kill -0 -- "-$1" 2>/dev/null; do sleep 0.1; done
 }
-trap 'for pid in $(jobs -p); do kill -- "-$pid" 2>/dev/null || true; done' EXIT
+trap 'for pid in $(jobs -p); do stop "$pid"; done' EXIT
 
 step "release: build, and Python packages"
-start build/python.log scripts/setup.sh --python
+scripts/setup.sh
+start python scripts/setup.sh --python
 python_setup=$!
 build release
-finish build/python.log $python_setup
-step "release: tests, and a part of the build with sanitizers"
-start build/sanitizers.log build_with_sanitizers
+wait $python_setup || { cat build/python.log; exit 1; }
+
+step "release: tests"
+# Many of these tests wait for processes, and run alone. The compiler uses the cores meanwhile, at idle priority. If its
+# build fails, the same build fails again below.
+build_at_idle_priority() {
+  chrt --idle --pid 0 $BASHPID
+  build_with_sanitizers
+}
+start sanitizers build_at_idle_priority
 sanitizers=$!
 if $all; then export XLAD_ALL_CASES=1; fi
 run_tests release
 unset XLAD_ALL_CASES  # Programs with sanitizers are much slower.
-step "tsan, fuzz: the rest of the build"
-finish build/sanitizers.log $sanitizers
-for preset in tsan fuzz; do
-  tests=${preset}_tests
-  step "$preset: tests"
-  # UCX replaces functions of the C library to track memory, and this makes programs crash under ThreadSanitizer. MPI is
-  # not built with ThreadSanitizer. The tests of both run only in the release build.
-  filter='*'
-  [[ $preset == tsan ]] && filter='-*/ucx:*/mixed_ucx:*/openmpi'
-  GTEST_FILTER=$filter \
-    TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp halt_on_error=1" UBSAN_OPTIONS=print_stacktrace=1 \
-    ASAN_OPTIONS=detect_leaks=0 run_tests "$preset" -R "^(${!tests})\$" -LE slow
-done
+stop $sanitizers
 
+step "tsan, fuzz: the rest of the build"
+build_with_sanitizers
+step "tsan: tests"
+run_with_sanitizer tsan "${tsan_tests[@]}"
+step "fuzz: tests"
+run_with_sanitizer fuzz "${fuzz_tests[@]}"
 step "fuzz: a short run"
 scripts/fuzz.sh 5000 "${fuzz_inputs[@]}"
 

@@ -1,7 +1,7 @@
 // Runs the coordinator. One thread handles the events that have arrived, commits them (group_commit.h) and carries out
 // the actions. Other threads run builds in child processes and transfer blobs.
 //
-// Thread-safe. Independent of gRPC: grpc_*.cc translates remote calls into calls of these methods. A method returns
+// Thread-safe. Independent of gRPC: rpc/ translates remote calls into calls of these methods. A method returns
 // when the records on which its result depends are durable. While the log cannot be written, methods return Unavailable
 // with the reason, workers are disconnected (their jobs continue), and the engine retries opening the log.
 #pragma once
