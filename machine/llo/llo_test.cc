@@ -247,7 +247,7 @@ TEST(LloInterpreterTest, FindsErrorsOfPrograms) {
   EXPECT_THAT(run("smov s1, #32", "smov s1, #33"), HasSubstr("dma.in"));
   EXPECT_THAT(run("{ vadd.f32 v1, v0, v0 }", "{ vmat.pop v1, #0 }"), HasSubstr("an empty queue"));
   EXPECT_THAT(run("{ vadd.f32 v1, v0, v0 }", "{ vmat.push v0, #0 }"), HasSubstr("no weights"));
-  EXPECT_THAT(run("  { smov s5, #4 }\n", "  { dma.wait s3, sem=3 }\n"), HasSubstr("deadlock"));
+  EXPECT_THAT(run("  { smov s5, #4 }\n", "  { dma.wait s3, sem=3 }\n"), HasSubstr("the kernel would wait forever"));
 }
 
 // Numbers whose sums and products exceed 64 bits. If they wrapped, a copy of 2^62 + 1 rows that are 4 elements apart
