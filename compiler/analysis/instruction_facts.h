@@ -11,7 +11,8 @@ namespace xlad::compiler {
 std::string Describe(const Instruction& instruction);
 
 // The source line of an instruction (Module::SourceOf). For a fusion without a source line, the line of its last
-// instruction that has one: passes make instructions without source lines, and the root of a fusion may be one of these.
+// instruction that has one: passes make instructions without source lines, and the root of a fusion may be one of
+// these.
 std::string NearestSource(const Instruction& instruction);
 
 }  // namespace xlad::compiler
