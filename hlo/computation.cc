@@ -1,5 +1,6 @@
 // Adding, removing and ordering the instructions of a computation.
 #include <algorithm>
+#include <utility>
 
 #include "base/status.h"
 #include "base/work.h"
@@ -58,7 +59,7 @@ void Computation::EnterParameter(Instruction* parameter) {
   late_parameters_.push_back(parameter);
   const size_t limit = kAhead + 2 * (parameters_.size() + late_parameters_.size());
   const auto enter = [&](Instruction* candidate) {
-    if (candidate->number() < 0 || candidate->number() >= limit) return false;
+    if (candidate->number() < 0 || std::cmp_greater_equal(candidate->number(), limit)) return false;
     const size_t number = candidate->number();
     if (number >= parameters_.size()) parameters_.resize(number + 1, nullptr);
     if (parameters_[number] == nullptr) parameters_[number] = candidate;

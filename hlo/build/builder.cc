@@ -46,10 +46,10 @@ tensor::Array ScalarArray(ElementType type, double value) {
   } else if (type == ElementType::kPred) {
     Put(static_cast<uint8_t>(value != 0), &array);
   } else if (value >= 0x1.0p63) {
-    return IntegerArray(type, value);
+    return IntegerArray(type, static_cast<uint64_t>(value));
   } else {
-    const int64_t integer = value;
-    return IntegerArray(type, integer);
+    // A negative double cannot be converted to an unsigned type, but its integer can.
+    return IntegerArray(type, static_cast<uint64_t>(static_cast<int64_t>(value)));
   }
   return array;
 }

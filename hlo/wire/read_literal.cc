@@ -62,7 +62,7 @@ absl::Status TakeArray(const pb::Literal& in, const tensor::Shape& shape, tensor
 void ToRowMajor(const Dims& minor_to_major, tensor::Array* array) {
   const Dims& dims = array->shape().dims;
   bool row_major = true;
-  for (const int64_t i : tensor::Indices(dims)) row_major &= minor_to_major[i] == std::ssize(dims) - 1 - i;
+  for (const int64_t i : tensor::Indices(minor_to_major)) row_major &= minor_to_major[i] == std::ssize(dims) - 1 - i;
   if (row_major || array->elements() == 0) return;
   Dims strides(dims.size(), 0);  // In elements, as in the layout.
   int64_t stride = 1;
@@ -76,7 +76,7 @@ void ToRowMajor(const Dims& minor_to_major, tensor::Array* array) {
   std::byte* out = result.bytes().data();
   do {
     size_t from = 0;
-    for (size_t d = 0; d < dims.size(); ++d) from += index[d] * strides[d];
+    for (const int64_t d : minor_to_major) from += index[d] * strides[d];
     std::memcpy(out, array->bytes().data() + from * width, width);
     out += width;
   } while (tensor::NextIndex(dims, absl::MakeSpan(index)));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <utility>
 
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/wire_format_lite.h"
@@ -32,7 +33,7 @@ bool WireReader::Varint(uint64_t* value) {
 }
 
 bool WireReader::Skip(size_t bytes) {
-  ok_ = bytes <= end_ - at_;
+  ok_ = std::cmp_less_equal(bytes, end_ - at_);
   if (ok_) at_ += bytes;
   return ok_;
 }
