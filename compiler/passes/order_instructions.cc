@@ -11,18 +11,21 @@
 // increases live memory least: by its own bytes minus those of the operands that it is the last to read. As in XLA's
 // memory scheduler, the result is compared with the program order. A third order is the program order, except that
 // instructions that reduce live memory come as soon as they are ready. For example, programs often update all
-// parameters at the end, and an update frees a gradient. The order with the lowest peak is chosen. In all orders,
-// instructions that free no memory are first moved to their first user (Late). Then the users of collectives are
-// delayed (delay_uses.h), unless the peak would exceed that of the first two orders by more than the factor
+// parameters at the end, and an update frees a gradient. This order is not tried if there are collectives, because an
+// update would wait for the sum of its gradient over the devices. The order with the lowest peak is chosen. In all
+// orders, instructions that free no memory are first moved to their first user (Late). Then the users of collectives
+// are delayed (delay_uses.h), unless the peak would exceed that of the orders before Late by more than the factor
 // kMaxPeakGrowth.
 #include "compiler/passes/passes.h"
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "base/containers.h"
 #include "base/sort_distinct.h"
 #include "base/work.h"
 #include "compiler/analysis/clone.h"
@@ -78,18 +81,25 @@ class Graph {
     return false;
   }
 
-  // Orders the readers of `value` before `writer`, except those that depend on `writer`.
-  void ReadersFirst(Instruction* value, Instruction* writer) {
+  // Orders the readers of `value` before `writer`, except those that depend on `writer`. Returns whether nothing needs
+  // the value after `writer` has started: no reader depends on `writer`, and the root does not return the value.
+  bool ReadersFirst(Instruction* value, Instruction* writer) {
+    bool all_first = true;
     std::vector<Instruction*> readers(value->users().begin(), value->users().end());
     for (Instruction* reader : readers) {
-      if (reader == writer || reader == computation_->root()) continue;
-      if (IsTransparent(*reader)) {
-        ReadersFirst(reader, writer);
-      } else if (!Reaches(writer, reader)) {
+      if (reader == writer) continue;
+      if (reader == computation_->root()) {
+        all_first = false;
+      } else if (IsTransparent(*reader)) {
+        all_first = ReadersFirst(reader, writer) && all_first;
+      } else if (Reaches(writer, reader)) {
+        all_first = false;
+      } else {
         edges_[writer].push_back(reader);
         if (position(reader) > position(writer)) lowest_late_writer_ = std::min(lowest_late_writer_, position(writer));
       }
     }
+    return all_first;
   }
 
   // Records that `bytes` of the result of `writer` are written to memory that exists during the whole step. If there
@@ -98,6 +108,7 @@ class Graph {
   void WritesInPlace(const Instruction* writer, int64_t bytes) {
     if (!has_collectives_) in_place_bytes_[writer] += bytes;
   }
+  bool has_collectives() const { return has_collectives_; }
   // The bytes of memory that an instruction needs for its result.
   int64_t OwnBytes(const Instruction& instruction) const {
     if (IsTransparent(instruction)) return 0;
@@ -143,10 +154,9 @@ class ListScheduler {
       std::vector<Instruction*> sources;
       for (Instruction* operand : at->operands()) Sources(operand, &sources);
       SortDistinct(&sources);
-      if (!IsTransparent(*at)) {
-        for (Instruction* source : sources) readers_[source].push_back(at);
-        reads_[at] = std::move(sources);
-      }
+      if (IsTransparent(*at)) sources.clear();
+      for (Instruction* source : sources) readers_[source].push_back(at);
+      reads_[at] = std::move(sources);
       absl::flat_hash_set<Instruction*> inputs;
       graph.ForEachInput(at, [&](Instruction* input) { inputs.insert(input); });
       pending_inputs_[at] = std::ssize(inputs);
@@ -194,8 +204,8 @@ class ListScheduler {
     int64_t cost = 0;
     if (priority_ != Priority::kProgram) {
       cost = graph_.OwnBytes(*at);
-      for (Instruction* source : reads_[at]) {
-        if (readers_left_[source] == 1) cost -= graph_.OwnBytes(*source);
+      for (Instruction* source : reads_.at(at)) {
+        if (readers_left_.at(source) == 1) cost -= graph_.OwnBytes(*source);
       }
     }
     if (priority_ == Priority::kFrees) cost = cost < 0 ? -1 : 0;
@@ -212,12 +222,12 @@ class ListScheduler {
     entry_of_.erase(at);
     now_ += graph_.OwnBytes(*at);
     peak_ = std::max(peak_, now_);
-    for (Instruction* source : reads_[at]) {
-      const int64_t left = --readers_left_[source];
+    for (Instruction* source : reads_.at(at)) {
+      const int64_t left = --readers_left_.at(source);
       if (left == 0) now_ -= graph_.OwnBytes(*source);
       if (left != 1 || priority_ == Priority::kProgram) continue;
       // Only one reader remains. Running it frees the value, which raises its priority.
-      for (Instruction* reader : readers_[source]) {
+      for (Instruction* reader : readers_.at(source)) {
         auto found = entry_of_.find(reader);
         if (found == entry_of_.end()) continue;
         ready_.erase(found->second);
@@ -315,13 +325,25 @@ Instruction* LeafSource(Instruction* value, int64_t leaf) {
   return value;
 }
 
-// Orders the readers of `old` before the instruction that computes `next`, which overwrites it.
-void Protect(Instruction* old, Instruction* next, Graph* graph) {
+// An array that an instruction computes: its only result, or the element of its result with this path of indices.
+using Written = std::pair<Instruction*, Dims>;
+
+// Orders the readers of `old` before the instruction that computes `next`, which overwrites it. `old` is one value,
+// which several instructions may get from a tuple. The instruction writes in place if all readers come first, and if
+// `next` does not overwrite another value as well (`written`).
+void Protect(const std::vector<Instruction*>& old, Instruction* next, Graph* graph, std::set<Written>* written) {
   std::vector<Instruction*> writers;
   Sources(next, &writers);
-  if (writers.size() != 1 || writers[0] == old || writers[0]->opcode() == Opcode::kParameter) return;
-  graph->ReadersFirst(old, writers[0]);
-  graph->WritesInPlace(writers[0], old->shape().bytes());
+  if (writers.size() != 1 || Contains(old, writers[0]) || writers[0]->opcode() == Opcode::kParameter) return;
+  bool in_place = true;
+  for (Instruction* value : old) in_place = graph->ReadersFirst(value, writers[0]) && in_place;
+  Dims path;
+  for (const Instruction* at = next; at != writers[0]; at = at->operand(0)) {
+    if (at->opcode() == Opcode::kGetTupleElement) path.push_back(at->number());
+  }
+  if (in_place && written->emplace(writers[0], path).second) {
+    graph->WritesInPlace(writers[0], old[0]->shape().bytes());
+  }
 }
 
 // In the entry, results overwrite the donated parameters that they are aliased with.
@@ -331,12 +353,13 @@ void ProtectParameters(const Module& module, const Donation& donation, Graph* gr
     parameter_of_leaf.resize(parameter_of_leaf.size() + CountLeaves(parameter->shape()),
                              parameter);
   }
+  std::set<Written> written;
   for (size_t r = 0; r < donation.result_to_parameter.size(); ++r) {
     const int64_t leaf = donation.result_to_parameter[r];
     if (leaf < 0) continue;
     Instruction* parameter = parameter_of_leaf[leaf];
     if (!parameter->shape().is_array()) continue;
-    Protect(parameter, LeafSource(module.entry()->root(), r), graph);
+    Protect({parameter}, LeafSource(module.entry()->root(), r), graph, &written);
   }
 }
 
@@ -344,11 +367,12 @@ void ProtectParameters(const Module& module, const Donation& donation, Graph* gr
 void ProtectCarried(Computation* body, Graph* graph) {
   Instruction* root = body->root();
   if (root->opcode() != Opcode::kTuple) return;
-  std::vector<Instruction*> gets(body->parameter(0)->users().begin(), body->parameter(0)->users().end());
-  for (Instruction* get : gets) {
-    if (get->opcode() != Opcode::kGetTupleElement || !get->shape().is_array()) continue;
-    Protect(get, root->operand(get->number()), graph);
+  std::map<int64_t, std::vector<Instruction*>> carried;
+  for (Instruction* get : body->parameter(0)->users()) {
+    if (get->opcode() == Opcode::kGetTupleElement && get->shape().is_array()) carried[get->number()].push_back(get);
   }
+  std::set<Written> written;
+  for (const auto& [number, gets] : carried) Protect(gets, root->operand(number), graph, &written);
 }
 
 }  // namespace
@@ -370,16 +394,17 @@ absl::Status OrderInstructions(hlo::Module& module, PassContext& context) {
     Order order;
     int64_t lowest = 0, lowest_before_late = std::numeric_limits<int64_t>::max();
     for (const Priority priority : {Priority::kProgram, Priority::kFrees, Priority::kMemory}) {
+      if (priority == Priority::kFrees && graph.has_collectives()) continue;
       ListScheduler scheduler(graph, priority);
       Order candidate = Late(graph, scheduler.Run());
       XLAD_CHECK(candidate.size() == graph.all().size()) << "cycle in " << computation->name();
-      if (priority != Priority::kFrees) lowest_before_late = std::min(lowest_before_late, scheduler.peak());
+      lowest_before_late = std::min(lowest_before_late, scheduler.peak());
       const int64_t bytes = peak(candidate);
       if (!order.empty() && bytes >= lowest) continue;
       order = std::move(candidate);
       lowest = bytes;
     }
-    // The overlap may use the memory that kFrees and Late have saved.
+    // The overlap may use the memory that Late has saved.
     const double limit = kMaxPeakGrowth * static_cast<double>(lowest_before_late);
     const auto inputs = [&](Instruction* at, const std::function<void(Instruction*)>& visit) {
       graph.ForEachInput(at, visit);
