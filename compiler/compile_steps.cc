@@ -119,6 +119,8 @@ absl::StatusOr<Planned> Plan(std::unique_ptr<Module> module, const CompileReques
   const CompilePolicy& policy = request.policy();
   std::vector<AttentionCost> costs;
   planned.context = MakeContext(request, *result.module);
+  const bool is_cpu = !IsGpu(request.target()) && request.target().chip().empty();
+  planned.context.is_cpu = is_cpu;
   planned.context.attention = changes.fuses_all_attention ? AttentionChoice::kAlways : options.attention;
   planned.context.attention_costs = &costs;
   // gpu_sim has only the libraries of the CPU.
@@ -132,7 +134,6 @@ absl::StatusOr<Planned> Plan(std::unique_ptr<Module> module, const CompileReques
   if (policy.op_by_op()) {
     pipeline.without = {"combine-collectives", "fuse-attention", "fuse", "fuse-rows", "fuse-sibling-reductions"};
   }
-  const bool is_cpu = !IsGpu(request.target()) && request.target().chip().empty();
   // The limits of this pass are those of a CPU's caches. Elsewhere, fewer and larger kernels have not been measured.
   if (!is_cpu) pipeline.without.push_back("fuse-sibling-reductions");
   // Only the library ops of CPUs read packed operands in place, stored operands have not been measured elsewhere, and

@@ -23,6 +23,7 @@ const std::set<std::string>& OmittedPasses() {
 absl::Status RunPasses(hlo::Module* module, int64_t devices) {
   compiler::PassContext context;
   context.devices = devices;
+  context.is_cpu = false;
   context.keeps_loops_small = true;  // Only the library of CPUs reads packed operands.
   compiler::PipelineOptions options;
   for (const compiler::PassEntry& pass : compiler::PassTable()) {

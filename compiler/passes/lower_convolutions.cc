@@ -1,14 +1,14 @@
 // Replaces convolutions that the library does not support with matrix products.
 //
 // Needs: simplified. Leaves: library convolutions (compiler/analysis/library_op.h), and convolutions that become
-// kernels (compiler/codegen/llvm/convolution.cc). The latter are depthwise, or have batch groups, elements that are not
-// floats, operands of different types, no spatial dimension, no elements, patches of more than kMaxPatchBytes, or more
-// than kMaxSlices slices (see below).
+// kernels (compiler/codegen/llvm/convolution.cc). The latter are depthwise ones for CPUs (IsDepthwise), or have batch
+// groups, elements that are not floats, operands of different types, no spatial dimension, no elements, patches of more
+// than kMaxPatchBytes, or more than kMaxSlices slices (see below).
 //
-// The features of depthwise convolutions become the last dimension of both operands and of the result, because kernels
-// compute vectors of features (HasVectorsOfGroups).
+// In programs for CPUs, the features of depthwise convolutions become the last dimension of both operands and of the
+// result, because CPU kernels compute vectors of features (HasVectorsOfGroups).
 //
-// The method for all other convolutions is im2col: a convolution contracts over window positions and input features.
+// The method for the other convolutions is im2col: a convolution contracts over window positions and input features.
 // Its patches, which are the elements under the window for each output position, are stacked from strided slices of the
 // padded input and multiplied with the kernel by one dot. There is one slice for each window position. The output may
 // have fewer positions than the window, as in the gradient of a kernel. If it does and there are no feature groups,
@@ -44,8 +44,8 @@ class ConvolutionLowering {
   }
 
   // The replacement, or null if the convolution is not replaced.
-  Instruction* Run() {
-    if (IsDepthwise(*convolution_)) return HasVectorsOfGroups(*convolution_) ? nullptr : FeaturesLast();
+  Instruction* Run(bool is_cpu) {
+    if (is_cpu && IsDepthwise(*convolution_)) return HasVectorsOfGroups(*convolution_) ? nullptr : FeaturesLast();
     if (convolution_->attributes().batch_group_count != 1 || window_.empty()) return nullptr;
     if (!tensor::IsFloating(convolution_->shape().type())) return nullptr;
     if (convolution_->operand(0)->shape().type() != convolution_->operand(1)->shape().type()) return nullptr;
@@ -76,7 +76,7 @@ class ConvolutionLowering {
     Renumber(dims_.output_feature, last, {&n.output_batch, &n.output_feature}, &n.output_spatial);
     const Dims order = ToEnd(dims_.output_feature);
     moved->mutable_shape() = Shape(convolution_->shape().type(), tensor::Select(convolution_->shape().dims(), order));
-    return builder_.Transpose(moved, tensor::Inverse(order));
+    return dims_.output_feature == last ? moved : builder_.Transpose(moved, tensor::Inverse(order));
   }
 
   // All dimensions in order, but d at the end.
@@ -234,10 +234,10 @@ class ConvolutionLowering {
 
 }  // namespace
 
-absl::Status LowerConvolutions(hlo::Module& module, PassContext&) {
-  ReplaceInstructions(module, [](Instruction* instruction) -> Instruction* {
+absl::Status LowerConvolutions(hlo::Module& module, PassContext& context) {
+  ReplaceInstructions(module, [&](Instruction* instruction) -> Instruction* {
     if (instruction->opcode() != Opcode::kConvolution || IsLibraryOp(*instruction)) return nullptr;
-    return ConvolutionLowering(instruction).Run();
+    return ConvolutionLowering(instruction).Run(context.is_cpu);
   });
   return absl::OkStatus();
 }

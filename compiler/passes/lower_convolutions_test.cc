@@ -1,18 +1,19 @@
-// Random convolutions with all dimension orders, windows and groups: the lowered program is compared with the original
-// one on the evaluator.
+// Random convolutions with all dimension orders, windows, groups and numbers of spatial dimensions, and of several
+// types: the lowered program is compared with the original one on the evaluator.
 #include "compiler/passes/passes.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
+#include <cstring>
 
 #include "base/testing/case_count.h"
 #include "compiler/analysis/hlo_names.h"
 #include "compiler/analysis/kernel_cost.h"
 #include "compiler/analysis/library_op.h"
-#include "compiler/testing/random_program.h"
+#include "compiler/testing/random_inputs.h"
 #include "hlo/build/builder.h"
+#include "hlo/eval/conformance.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/infer/infer.h"
 #include "hlo/text/text.h"
@@ -39,9 +40,17 @@ class Maker {
     return Below(2) == 0 ? Sizes{groups, 1, other, groups, groups} : Sizes{1, groups, groups, other, groups};
   }
 
-  // Returns a module with one convolution of 1 or 2 spatial dimensions, or null if its shape is invalid or empty.
+  // Returns a module with one convolution of 0 to 3 spatial dimensions, or null if its shape is invalid or empty.
   std::unique_ptr<Module> Run(const Sizes& sizes) {
-    const int spatial = 1 + Below(2);
+    struct Types {
+      ElementType operand, result;
+    };
+    const Types types = std::vector<Types>{{ElementType::kF32, ElementType::kF32},
+                                           {ElementType::kF64, ElementType::kF64},
+                                           {ElementType::kS8, ElementType::kS32},
+                                           {ElementType::kC64, ElementType::kC64}}[static_cast<size_t>(Below(4))];
+    const int spatial = Below(4);
+    const bool is_small = spatial == 3;  // The evaluator is slow.
     hlo::ConvolutionDimensions dims;
     hlo::Window window;
     const std::vector<int64_t> input = Shuffled(spatial + 2), kernel = Shuffled(spatial + 2),
@@ -59,7 +68,7 @@ class Maker {
       dims.kernel_spatial.push_back(kernel[static_cast<size_t>(s) + 2]);
       dims.output_spatial.push_back(output[static_cast<size_t>(s) + 2]);
       hlo::WindowDimension w;
-      w.size = 1 + Below(5);
+      w.size = 1 + Below(is_small ? 2 : 5);
       w.stride = 1 + Below(2);
       w.padding_low = Below(4) - 1;
       w.padding_high = Below(4) - 1;
@@ -67,16 +76,16 @@ class Maker {
       w.base_dilation = 1 + Below(2);
       w.window_reversal = Below(3) == 0;
       window.push_back(w);
-      input_sizes[dims.input_spatial.back()] = 2 + Below(6);
+      input_sizes[dims.input_spatial.back()] = 2 + Below(is_small ? 2 : 6);
       kernel_sizes[dims.kernel_spatial.back()] = w.size;
     }
     auto module = std::make_unique<Module>("convolution");
     Computation* entry = module->Add(std::make_unique<Computation>("main"));
     module->set_entry(entry);
     hlo::Builder builder(entry);
-    Instruction* x = builder.Parameter(0, Shape(ElementType::kF32, input_sizes));
-    Instruction* k = builder.Parameter(1, Shape(ElementType::kF32, kernel_sizes));
-    auto convolution = std::make_unique<Instruction>(Opcode::kConvolution, Shape(ElementType::kF32, {}));
+    Instruction* x = builder.Parameter(0, Shape(types.operand, input_sizes));
+    Instruction* k = builder.Parameter(1, Shape(types.operand, kernel_sizes));
+    auto convolution = std::make_unique<Instruction>(Opcode::kConvolution, Shape(types.result, {}));
     convolution->mutable_attributes().convolution = dims;
     convolution->mutable_attributes().window = window;
     convolution->mutable_attributes().feature_group_count = sizes.feature_groups;
@@ -98,33 +107,56 @@ class Maker {
   std::unique_ptr<Random> random_;
 };
 
+// An array whose elements have few digits, so that sums of products are exact.
+tensor::Array Input(const tensor::Shape& shape, Random* random) {
+  if (!tensor::IsComplex(shape.type)) return RandomArray(shape, random);
+  tensor::Shape parts{tensor::RealPartOf(shape.type), shape.dims};
+  parts.dims.push_back(2);
+  const tensor::Array values = RandomArray(parts, random);
+  tensor::Array array(shape);
+  std::memcpy(array.bytes().data(), values.bytes().data(), values.bytes().size());
+  return array;
+}
+
 struct Counts {
   int checked = 0;
+  int without_dots = 0;  // Programs whose convolution im2col does not support.
   int convolutions = 0;  // Programs that have a convolution after the pass.
   int with_vectors = 0;  // Programs whose convolution has vectors of groups.
 };
 
 // Lowers a convolution that is not a library op, and compares the results before and after.
-void Check(std::unique_ptr<Module> module, uint64_t seed, Counts* counts) {
+void Check(std::unique_ptr<Module> module, uint64_t seed, bool is_cpu, Counts* counts) {
   if (module == nullptr || !hlo::Verify(*module).ok() || IsLibraryOp(*module->entry()->root())) return;
   const std::string before = hlo::PrintText(*module);
   auto random = SeededRandom(seed);
   std::vector<hlo::Literal> inputs;
-  for (const tensor::Array& input : RandomInputs(*module, random.get())) inputs.emplace_back(input);
+  for (const Instruction* parameter : module->entry()->parameters()) {
+    inputs.emplace_back(Input(parameter->shape().array(), random.get()));
+  }
   auto wanted = hlo::Evaluate(*module, inputs);
   ASSERT_TRUE(wanted.ok()) << wanted.status();
+  const hlo::Attributes& attributes = module->entry()->root()->attributes();
+  const bool has_dot = attributes.batch_group_count == 1 && !attributes.window->empty() &&
+                       tensor::IsFloating(module->entry()->root()->shape().type());
   PassContext context;
+  context.is_cpu = is_cpu;
   ASSERT_TRUE(LowerConvolutions(*module, context).ok());
   const std::string after = hlo::PrintText(*module);
   ASSERT_TRUE(hlo::Verify(*module).ok()) << hlo::Verify(*module) << "\n" << before << after;
   auto found = hlo::Evaluate(*module, inputs);
   ASSERT_TRUE(found.ok()) << found.status();
   ASSERT_EQ(found->array.shape(), wanted->array.shape());
-  for (size_t i = 0; i < wanted->array.values<float>().size(); ++i) {
-    ASSERT_NEAR(found->array.values<float>()[i], wanted->array.values<float>()[i], 1e-4) << before << after;
-  }
+  const hlo::Difference difference = hlo::Compare(found->array, wanted->array, {});
+  ASSERT_EQ(difference.mismatches, 0) << difference.actual << " instead of " << difference.expected << "\n"
+                                      << before << after;
   ++counts->checked;
+  counts->without_dots += has_dot ? 0 : 1;
   for (const auto& instruction : module->entry()->instructions()) {
+    const Dims& order = instruction->dimensions();
+    ASSERT_FALSE(instruction->opcode() == Opcode::kTranspose && is_cpu && std::is_sorted(order.begin(), order.end()) &&
+                 HasVectorsOfGroups(*instruction->operand(0)))
+        << "a transpose without effect\n" << after;
     if (instruction->opcode() != Opcode::kConvolution) continue;
     ++counts->convolutions;
     counts->with_vectors += HasVectorsOfGroups(*instruction) ? 1 : 0;
@@ -135,23 +167,38 @@ TEST(LowerConvolutions, KeepsTheResults) {
   Counts counts;
   for (uint64_t seed = 0; seed < CaseCount(500, 1500); ++seed) {
     Maker maker(seed);
-    Check(maker.Run(maker.Usual()), seed, &counts);
+    Check(maker.Run(maker.Usual()), seed, /*is_cpu=*/true, &counts);
     if (testing::Test::HasFatalFailure()) return;
   }
-  EXPECT_GT(counts.checked, 100);
-  EXPECT_EQ(counts.convolutions, 0);
+  EXPECT_GT(counts.checked - counts.without_dots, 50);
+  EXPECT_GT(counts.without_dots, 50);
+  EXPECT_EQ(counts.convolutions, counts.without_dots);
+  EXPECT_EQ(counts.with_vectors, 0);
 }
 
 TEST(LowerConvolutions, DepthwiseConvolutionsGetVectorsOfGroups) {
   Counts counts;
   for (uint64_t seed = 0; seed < CaseCount(200, 1500); ++seed) {
     Maker maker(seed);
-    Check(maker.Run(maker.Depthwise()), seed, &counts);
+    Check(maker.Run(maker.Depthwise()), seed, /*is_cpu=*/true, &counts);
     if (testing::Test::HasFatalFailure()) return;
   }
   EXPECT_GT(counts.checked, 30);
   EXPECT_EQ(counts.convolutions, counts.checked);
   EXPECT_EQ(counts.with_vectors, counts.checked);
+}
+
+// Kernels of other devices do not compute vectors of groups.
+TEST(LowerConvolutions, DepthwiseConvolutionsBecomeDotsIfTheDeviceIsNoCpu) {
+  Counts counts;
+  for (uint64_t seed = 0; seed < CaseCount(200, 1500); ++seed) {
+    Maker maker(seed);
+    Check(maker.Run(maker.Depthwise()), seed, /*is_cpu=*/false, &counts);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+  EXPECT_GT(counts.checked - counts.without_dots, 5);
+  EXPECT_EQ(counts.convolutions, counts.without_dots);
+  EXPECT_LT(counts.with_vectors, counts.convolutions / 2);
 }
 
 }  // namespace

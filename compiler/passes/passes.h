@@ -36,6 +36,7 @@ struct PassContext {
   std::vector<AttentionCost>* attention_costs = nullptr;
   bool keeps_loops_small = false;  // Whether no loop is made to hold more memory in order to be faster.
   bool has_larger_loops = false;  // Set by passes that have made a loop hold more memory.
+  bool is_cpu = true;  // Whether the program is for a CPU. Simulated GPUs and TPUs are not CPUs.
 };
 
 using PassFunction = absl::Status (*)(hlo::Module& module, PassContext& context);
