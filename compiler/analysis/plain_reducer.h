@@ -8,6 +8,10 @@
 
 namespace xlad::compiler {
 
+// The maximum number of lanes of a reduction in rows: four vectors of 16 floats, so that a step does not depend on the
+// one just before it.
+inline constexpr int64_t kMaxReductionLanes = 64;
+
 // The opcode that a reducer applies to its two scalar parameters, or nullopt if it does anything else. The order of the
 // parameters and the attributes of the opcode are ignored.
 inline std::optional<Opcode> PlainReducer(const Computation& computation) {

@@ -23,9 +23,6 @@ constexpr int64_t kExpensive = 12;
 constexpr int64_t kMaxCost = 1000;
 // The maximum number of bytes of a row's temporaries. They must fit in the second-level cache and on a thread's stack.
 constexpr int64_t kMaxHeldBytes = 256 << 10;
-// The maximum number of lanes of a reduction: four vectors of 16 floats, so that a step does not depend on the one just
-// before it.
-constexpr int64_t kMaxLanes = 64;
 
 bool IsReduction(const Instruction& value) { return value.opcode() == Opcode::kReduce; }
 
@@ -217,7 +214,7 @@ class KernelBuilder {
     sum.initial = initial.Finish(initial.Convert(initial.Value(*reduce.operand(1), zero), accumulator));
     sum.combine = CopyOfReducer(*reduce.called()[0], type, accumulator);
     if (IsReorderableFloat(*sum.combine->entry())) {
-      sum.lanes = std::min(kMaxLanes, PowerOfTwoAtMost(kernel_.dims[columns_.back()].size));
+      sum.lanes = std::min(kMaxReductionLanes, PowerOfTwoAtMost(kernel_.dims[columns_.back()].size));
     }
     if (accumulator != type) roundings_.emplace_back(sum.results[0], result);
     kernel_.statements.push_back(std::move(sum));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -62,7 +63,13 @@ TEST(Tiles, ReductionsOfChannels) {
   for (const char* reducer : {"add", "max"}) {
     batch.AddOrdinaryAndSpecial(ChannelProgram("5,9,7,7", "9", "0,2,3", reducer, "f32"), Close(1e-4));
   }
+  for (const auto& [reducer, type, tolerance] :
+       {std::tuple("min", "f32", 0.0), {"mul", "f32", 1e-4}, {"add", "f64", 1e-12}, {"add", "f16", 0.05}}) {
+    batch.Add(ChannelProgram("3,7,25", "7", "0,2", reducer, type), Close(tolerance));
+  }
   batch.Add(ChannelProgram("70,20,3", "20", "0,2", "add", "f32"), Close(1e-4));
+  batch.Add(ChannelProgram("70,1,20,3", "20", "0,1,3", "add", "f32"), Close(1e-4));
+  batch.Add(ChannelProgram("40,2,20,3", "20", "0,1,3", "add", "f32"), Close(1e-4));
   batch.Add(ChannelProgram("3,9,5,13", "9", "0,2,3", "add", "bf16"), Close(0.05));
   batch.Add(ChannelProgram("3,20,1,9,1", "20,1,1", "0,3", "add", "f32"), Close(1e-5));
   batch.Add(ChannelProgram("3,4,5,6,7", "3,5", "1,3,4", "add", "f32"), Close(1e-5));

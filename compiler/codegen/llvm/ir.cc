@@ -17,7 +17,6 @@ bool IsConstant(llvm::Value* x, int64_t value) {
   return constant != nullptr && constant->getSExtValue() == value;
 }
 
-
 // Loops of at most kMaxUnrolled iterations are unrolled if a nest of them has at most kMaxCopies copies of its body.
 constexpr int64_t kMaxUnrolled = 4;
 constexpr int64_t kMaxCopies = 64;

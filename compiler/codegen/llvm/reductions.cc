@@ -9,6 +9,7 @@
 
 #include "base/containers.h"
 #include "base/powers_of_two.h"
+#include "compiler/analysis/plain_reducer.h"
 #include "compiler/codegen/llvm/lanes.h"
 #include "compiler/codegen/llvm/reducer.h"
 #include "compiler/codegen/llvm/scalar_ops.h"
@@ -21,9 +22,6 @@ using tensor::Dims;
 
 // The maximum number of accumulators of all copies of a narrow strip.
 constexpr int64_t kNarrow = 256;
-// The maximum number of lanes of a row: four vectors of 16 floats, so that an addition does not depend on the one just
-// before it.
-constexpr int64_t kMaxLanes = 64;
 // Rows with fewer elements have one accumulator.
 constexpr int64_t kMinLaneElements = 8;
 
@@ -104,26 +102,27 @@ void EmitRowsInOrder(Elements& elements, const DimensionSplit& split, const std:
   });
 }
 
-// Calls `body` for each reduced position, in order, with its index and the copy in which it is accumulated. Positions
-// of the innermost reduced dimension use the copies in rotation.
-void ForReduced(Ir& ir, const Dims& sizes, int64_t copies,
+// Calls `body` for each reduced position with its index and the copy in which it is accumulated. Positions of dimension
+// `rotating` use the copies in rotation. If there are several copies, this dimension is the innermost loop.
+void ForReduced(Ir& ir, const Dims& sizes, size_t rotating, int64_t copies,
                 const std::function<void(const Values& reduced, llvm::Value* copy)>& body) {
   if (copies == 1) {
     ir.LoopNest(sizes, [&](const Values& reduced) { body(reduced, ir.I64(0)); });
     return;
   }
-  const Dims outer(sizes.begin(), sizes.end() - 1);
-  const int64_t turns = sizes.back() / copies;
-  ir.LoopNest(outer, [&](const Values& at) {
+  Dims others = sizes;
+  others[rotating] = 1;
+  const int64_t turns = sizes[rotating] / copies;
+  ir.LoopNest(others, [&](const Values& at) {
     const auto turn = [&](llvm::Value* begin, int64_t count) {
       ir.Loop(count, [&](llvm::Value* copy) {
         Values reduced = at;
-        reduced.push_back(ir.Add(begin, copy));
+        reduced[rotating] = ir.Add(begin, copy);
         body(reduced, copy);
       });
     };
     ir.Loop(turns, [&](llvm::Value* number) { turn(ir.Mul(number, copies), copies); });
-    turn(ir.I64(turns * copies), sizes.back() % copies);
+    turn(ir.I64(turns * copies), sizes[rotating] % copies);
   });
 }
 
@@ -157,12 +156,16 @@ class IndexCheck {
 };
 
 // How a row is divided into lanes. A run is the last reduced dimensions, which are adjacent in memory. Element i of a
-// run uses lane i modulo `lanes`. If runs are short, there are copies of the lanes, which the runs use in rotation.
+// run uses lane i modulo `lanes`. If runs are short, there are copies of the lanes, which the runs use in rotation. The
+// last elements of a run that fill only a part of the lanes have lanes of their own: a processor waits if it loads a
+// vector that it has just stored in smaller pieces.
 struct RowLanes {
   size_t first = 0;               // The first dimension of a run.
   Dims outer;                     // The sizes of the reduced dimensions before it.
+  size_t rotating = 0;            // The largest outer dimension.
   int64_t run = 1;                // The number of elements of a run.
   int64_t lanes = 1, copies = 1;  // Powers of two.
+  int64_t first_of_rest = 0;      // The first lane of the last run % lanes elements, in the first copy.
 
   RowLanes(const Elements& elements, const DimensionSplit& split, const std::vector<Reduction>& reductions)
       : first(split.sizes.size()) {
@@ -180,12 +183,14 @@ struct RowLanes {
     for (const size_t d : split.reduced) {
       if (d < first) outer.push_back(split.sizes[d]);
     }
-    const auto power_of_two = [](int64_t limit) {
-      return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(limit)));
-    };
-    lanes = power_of_two(std::min(kMaxLanes, run));
-    if (!outer.empty()) copies = power_of_two(std::clamp<int64_t>(outer.back(), 1, kMaxLanes / lanes));
+    lanes = PowerOfTwoAtMost(std::min(kMaxReductionLanes, run));
+    if (tensor::Product(outer) == 1) return;
+    rotating = std::max_element(outer.begin(), outer.end()) - outer.begin();
+    copies = PowerOfTwoAtMost(std::min(outer[rotating], kMaxReductionLanes / lanes));
+    if (run % lanes != 0) first_of_rest = lanes * copies;
   }
+  // The number of lanes of all copies, a power of two.
+  int64_t all_lanes() const { return lanes * copies + first_of_rest; }
 
   // The index of element `at` of a run.
   Index At(Ir& ir, const DimensionSplit& split, const Values& kept, const Values& of_outer, llvm::Value* at) const {
@@ -243,20 +248,21 @@ void EmitRowsInLanes(KernelContext& kernel, const DimensionSplit& split, const s
   Ir& ir = kernel.ir();
   const RowLanes form(kernel.elements(), split, reductions);
   const Dims sizes = split.Sizes(split.kept);
-  LaneSums sums(&kernel, reductions, form.lanes * form.copies);
+  LaneSums sums(&kernel, reductions, form.all_lanes());
   ForPositions(ir, kernel.range(), sizes, [&](const Index& position) {
     const Values kept = DimsOf(ir, position, sizes);
     sums.Start();
-    ForReduced(ir, form.outer, form.copies, [&](const Values& outer, llvm::Value* copy) {
-      const auto part = [&](llvm::Value* begin, int64_t count) {
+    ForReduced(ir, form.outer, form.rotating, form.copies, [&](const Values& outer, llvm::Value* copy) {
+      llvm::Value* of_copy = ir.Mul(copy, form.lanes);
+      const auto part = [&](llvm::Value* begin, int64_t count, llvm::Value* first_lane) {
         ir.Loop(count, [&](llvm::Value* lane) {
           const Index index = form.At(ir, split, kept, outer, ir.Add(begin, lane));
-          sums.Add(ir.Add(ir.Mul(copy, form.lanes), lane), index);
+          sums.Add(ir.Add(first_lane, lane), index);
         });
       };
       const int64_t parts = form.run / form.lanes;
-      ir.Loop(parts, [&](llvm::Value* number) { part(ir.Mul(number, form.lanes), form.lanes); });
-      part(ir.I64(parts * form.lanes), form.run % form.lanes);
+      ir.Loop(parts, [&](llvm::Value* number) { part(ir.Mul(number, form.lanes), form.lanes, of_copy); });
+      part(ir.I64(parts * form.lanes), form.run % form.lanes, ir.Add(of_copy, ir.I64(form.first_of_rest)));
     });
     for (size_t i = 0; i < reductions.size(); ++i) sink(i, Index::Of(kept), sums.Total(i));
   });
@@ -334,26 +340,28 @@ class StripSums {
 };
 
 // A narrow strip has so few vectors that each addition would depend on the addition just before it. Therefore it has
-// several copies.
-int64_t CopiesOf(Ir& ir, const DimensionSplit& split, const std::vector<Reduction>& reductions, int64_t width) {
+// several copies, at most as many as the size of the dimension that uses them in rotation.
+int64_t CopiesOf(Ir& ir, const std::vector<Reduction>& reductions, int64_t width, int64_t size) {
   for (const Reduction& reduction : reductions) {
     if (reduction.leaves != 1 || reduction.reducer.Neutral(ir) == nullptr) return 1;
   }
-  if (split.reduced.empty()) return 1;
-  return std::max<int64_t>(1, std::min(split.sizes[split.reduced.back()], kNarrow / width));
+  return std::max<int64_t>(1, std::min(size, kNarrow / width));
 }
 
 void EmitStrip(Elements& elements, const DimensionSplit& split, const std::vector<Reduction>& reductions,
                const ReductionSink& sink, const Strip& strip) {
   Ir& ir = elements.ir();
-  const int64_t copies = CopiesOf(ir, split, reductions, strip.width);
+  const Dims sizes = split.Sizes(split.reduced);
+  size_t rotating = sizes.empty() ? 0 : sizes.size() - 1;  // Positions are in the order of memory.
+  while (rotating > 0 && sizes[rotating] == 1) --rotating;
+  const int64_t copies = CopiesOf(ir, reductions, strip.width, sizes.empty() ? 1 : sizes[rotating]);
   const auto kept_at = [&](llvm::Value* column) {
     Values kept = strip.kept;
     kept[strip.column] = ir.Add(strip.begin, column);
     return kept;
   };
   StripSums sums(&elements, reductions, strip.width, copies);
-  ForReduced(ir, split.Sizes(split.reduced), copies, [&](const Values& reduced, llvm::Value* copy) {
+  ForReduced(ir, sizes, rotating, copies, [&](const Values& reduced, llvm::Value* copy) {
     ir.Loop(strip.width, [&](llvm::Value* column) {
       const Index index = split.Join(kept_at(column), reduced);
       for (size_t i = 0; i < reductions.size(); ++i) sums.Add(i, column, copy, reductions[i].Operands(elements, index));
