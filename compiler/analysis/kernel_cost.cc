@@ -196,13 +196,15 @@ bool HasVectorsOfGroups(const Instruction& product) {
   return n.output_feature == last && n.kernel_output_feature == last && InputDimensionOfGroups(product) == last;
 }
 
+bool HasNoWindow(const hlo::WindowDimension& d) {
+  return d.size == 1 && d.stride == 1 && d.padding_low == 0 && d.padding_high == 0 && d.base_dilation == 1;
+}
+
 bool HasVectorsOfColumns(const Instruction& select_and_scatter) {
   constexpr int64_t kMinColumns = 8;
   const tensor::Dims& sizes = select_and_scatter.operand(1)->shape().dims();
-  if (sizes.size() < 2 || sizes.back() < kMinColumns) return false;
-  const hlo::WindowDimension& last = select_and_scatter.attributes().window->back();
-  return last.size == 1 && last.stride == 1 && last.padding_low == 0 && last.padding_high == 0 &&
-         last.base_dilation == 1;
+  return sizes.size() >= 2 && sizes.back() >= kMinColumns &&
+         HasNoWindow(select_and_scatter.attributes().window->back());
 }
 
 double EstimateNs(const Instruction& root) {

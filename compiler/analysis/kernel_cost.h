@@ -17,7 +17,8 @@ double EstimateNs(const hlo::Instruction& root);
 // long as single elements.
 bool IsWorthBlocks(const hlo::Instruction& product);
 
-// Whether a convolution has at least four groups of one feature each, as depthwise convolutions and their gradients.
+// Whether a convolution has at least four groups, each of which has one feature of the input and one of the result: a
+// depthwise convolution without a channel multiplier, or its gradient with respect to the kernel.
 bool IsDepthwise(const hlo::Instruction& product);
 // The dimension of the input in which the groups of a depthwise convolution are.
 int64_t InputDimensionOfGroups(const hlo::Instruction& depthwise);
@@ -26,6 +27,9 @@ int64_t InputDimensionOfGroups(const hlo::Instruction& depthwise);
 // library ops.
 bool HasVectorsOfGroups(const hlo::Instruction& product);
 
+// Whether the index along a dimension of a select-and-scatter or reduce-window is the same in the operand and in the
+// result: each window has one element along it.
+bool HasNoWindow(const hlo::WindowDimension& dimension);
 // Whether the last dimension of a select-and-scatter has no windows and at least 8 elements, as the channels of
 // channels-last images. CPU kernels compute vectors of it.
 bool HasVectorsOfColumns(const hlo::Instruction& select_and_scatter);

@@ -126,10 +126,7 @@ namespace {
 std::vector<size_t> OwnDimsOf(const hlo::Window& window) {
   std::vector<size_t> own;
   for (size_t d = 0; d < window.size(); ++d) {
-    const hlo::WindowDimension& w = window[d];
-    const bool moves =
-        w.size != 1 || w.stride != 1 || w.padding_low != 0 || w.padding_high != 0 || w.base_dilation != 1;
-    if (!moves) own.push_back(d);
+    if (HasNoWindow(window[d])) own.push_back(d);
   }
   return own;
 }
