@@ -195,7 +195,6 @@ TEST(BlockedDot, CandidatesHaveTheSameBits) {
     batch.WithCandidates();
   }
   batch.Run();
-  EXPECT_GT(batch.candidates(), 60);
 }
 
 // In f64, no product or sum of the special values of RandomArray overflows. A fused multiply-add does not round its

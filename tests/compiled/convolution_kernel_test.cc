@@ -169,7 +169,6 @@ TEST(ConvolutionKernel, CandidatesHaveTheSameBits) {
     batch.WithCandidates();
   }
   batch.Run();
-  EXPECT_GT(batch.candidates(), 30);
 }
 
 }  // namespace

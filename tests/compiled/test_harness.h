@@ -56,8 +56,6 @@ class Batch {
   void WithCandidates() { cases_.back().has_candidates = true; }
   // Compiles, runs and compares all programs. Test failures contain the programs that differ.
   void Run();
-  // The number of schedules of WithCandidates that Run has tried.
-  int64_t candidates() const { return candidates_; }
 
  private:
   struct Case {
@@ -75,7 +73,6 @@ class Batch {
   void RunOn(const Target& target);
   std::unique_ptr<Random> random_;
   std::vector<Case> cases_;
-  int64_t candidates_ = 0;
 };
 
 // Tests one program on random inputs.
