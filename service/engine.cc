@@ -425,9 +425,11 @@ absl::StatusOr<WhyJobResponse> Engine::Why(const std::string& job_id) {
     if (!text.empty()) why.set_text(absl::StrCat(why.text(), " Its time: ", text, "."));
   }
   if (const std::string batches = spool_->Why(job_id); !batches.empty()) {
+    const std::string advice = absl::StrCat("if its client has ended, cancel the job (xlad cancel ", job_id,
+                                            ") and continue with another job that resumes it");
     why.add_evidence(batches);
-    why.add_advice("start the program that sends the batches again, or cancel the job (xlad cancel)");
-    why.set_text(absl::StrCat(why.text(), " Evidence: ", batches, "."));
+    why.add_advice(advice);
+    why.set_text(absl::StrCat(why.text(), " Evidence: ", batches, ". What you can do: ", advice, "."));
   }
   return why;
 }

@@ -90,6 +90,7 @@ class Streams(ClusterTest):
             while not any("waits for batch 1" in text for text in logs.output):  # The worker requests it soon.
                 self.assertEqual(run.status().state, "RUNNING")
                 time.sleep(0.05)
+        self.assertIn(f"if its client has ended, cancel the job (xlad cancel {run.job_id})", logs.output[-1])
         given.put(np.ones((4, 3), np.float32))
         self.assertEqual(run.result(), 18)
 

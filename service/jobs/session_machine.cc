@@ -107,8 +107,8 @@ void SessionMachine::OnTick() {
     if (context_.now_ns - holds.released_ns < context_.options.session_grace_ms * kNsPerMs) continue;
     Job* job = context_.jobs.Find(id);
     if (job == nullptr || HasEnded(*job)) continue;
-    EndJob(context_, job, CANCELLED,
-           absl::StrCat("no client has held it for ", context_.options.session_grace_ms, " ms"));
+    const int64_t seconds = context_.options.session_grace_ms / 1000;
+    EndJob(context_, job, CANCELLED, absl::StrCat("its client has been disconnected for ", seconds, " s"));
   }
 }
 

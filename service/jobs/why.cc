@@ -10,7 +10,10 @@
 namespace xlad::service {
 namespace {
 
-std::string Steps(const Job& job) { return absl::StrCat("step ", job.step, " of ", job.spec.steps()); }
+// A session has no steps of its own.
+std::string AtStep(const Job& job) {
+  return job.spec.session() ? "" : absl::StrCat(" at step ", job.step, " of ", job.spec.steps());
+}
 
 // Describes what determines the order of reductions: the mode and, if it is canonical, the number of shards.
 std::string OrderText(const Job& job) {
@@ -171,7 +174,7 @@ void ExplainUnstored(const Context& context, const Job& job, const Attempt& atte
 }
 
 void ExplainRunning(const Context& context, const Job& job, WhyJobResponse* why) {
-  why->set_what(absl::StrCat("attempt ", job.attempt, " runs at ", Steps(job), OrderText(job)));
+  why->set_what(absl::StrCat("attempt ", job.attempt, " runs", AtStep(job), OrderText(job)));
   const auto found = context.attempts.find(job.id);
   if (found == context.attempts.end()) return;
   const Attempt& attempt = found->second;
@@ -204,7 +207,7 @@ void ExplainStarting(const Context& context, const Job& job, WhyJobResponse* why
 }
 
 void ExplainEnded(const Job& job, WhyJobResponse* why) {
-  why->set_what(absl::StrCat("it ended as ", JobState_Name(job.state), " at ", Steps(job)));
+  why->set_what(absl::StrCat("it ended as ", JobState_Name(job.state), AtStep(job)));
   if (!job.reason.empty()) why->add_evidence(job.reason);
   if (job.state == SUCCEEDED) return;
   if (!job.checkpoints.empty()) {
