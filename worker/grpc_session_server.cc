@@ -1,7 +1,11 @@
 #include "worker/grpc_session_server.h"
 
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/impl/rpc_service_method.h>
+#include <grpcpp/impl/service_type.h>
 #include <grpcpp/security/auth_metadata_processor.h>
+#include <grpcpp/support/method_handler.h>
+#include <grpcpp/support/sync_stream.h>
 
 #include <algorithm>
 #include <atomic>
@@ -19,11 +23,12 @@
 #include "base/net/grpc_peer.h"
 #include "base/net/network.h"
 #include "base/secret.h"
-#include "proto/worker.grpc.pb.h"
+#include "proto/worker.pb.h"
 #include "proto/xlad_v1.h"
 #include "security/certificates.h"
 #include "security/session_keys.h"
 #include "tensor/wire.h"
+#include "worker/grpc_bounded.h"
 
 namespace xlad::worker {
 namespace {
@@ -60,11 +65,12 @@ void WriteChunks(absl::Span<const std::byte> bytes, Writer* writer) {
 // Reads the `expected` bytes of an upload, whose first message has been read. An upload of more than kReservedBytes
 // reserves the rest of its memory once the client has sent that many. BeginUpload has counted all of it.
 template <typename Request, typename Reader>
-absl::StatusOr<std::vector<std::byte>> ReadChunks(Request* request, Reader* reader, size_t expected) {
+absl::StatusOr<std::vector<std::byte>> ReadChunks(Bounded<Request>* request, Reader* reader, size_t expected) {
   std::vector<std::byte> bytes;
   bytes.reserve(std::min(expected, kReservedBytes));
   do {
-    const std::string& chunk = request->chunk();
+    XLAD_RETURN_IF_ERROR(request->status);
+    const std::string& chunk = request->message.chunk();
     if (chunk.size() > expected - bytes.size()) {
       return absl::InvalidArgumentError(absl::StrCat("found more than ", expected, " bytes, expected ", expected,
                                                      ", the size of the array or box in the first message"));
@@ -76,6 +82,12 @@ absl::StatusOr<std::vector<std::byte>> ReadChunks(Request* request, Reader* read
   if (bytes.size() == expected) return bytes;
   return absl::InvalidArgumentError(absl::StrCat("found ", bytes.size(), " bytes, expected ", expected,
                                                  ", the size of the array or box in the first message"));
+}
+
+template <typename Request, typename Reader>
+absl::Status ReadFirst(Reader* reader, Bounded<Request>* request) {
+  if (!reader->Read(request)) return absl::InvalidArgumentError("found a call without a request, expected one");
+  return request->status;
 }
 
 absl::StatusOr<tensor::Box> CheckedBox(const Box& wire) {
@@ -141,8 +153,7 @@ class Gate {
   }
   absl::Status CheckSeal(const AddProgramRequest& request) const {
     if (access_.secret.empty()) return absl::OkStatus();
-    const std::string expected =
-        security::ProgramSeal(access_.secret, request.executable_digest(), request.plans());
+    const std::string expected = security::ProgramSeal(access_.secret, request.executable_digest(), request.plans());
     if (SameSecret(request.seal(), expected)) return absl::OkStatus();
     return absl::PermissionDeniedError(absl::StrCat(
         "found executable ", request.executable_digest(),
@@ -177,129 +188,157 @@ class KeyCheck final : public grpc::AuthMetadataProcessor {
   const Gate gate_;
 };
 
-class Service final : public SessionWorker::Service {
+// The service SessionWorker. It is not derived from the generated class, which parses requests of any size.
+class Service final : public grpc::Service {
  public:
   // Calls `on_authenticated` with the peer of every call that is permitted: "127.0.0.1:4711".
   Service(const SessionAccess& access, SessionHost* host, SessionServer::ReadExecutable read,
           std::function<void(const std::string& peer)> on_authenticated)
-      : gate_(access), host_(host), read_(std::move(read)), on_authenticated_(std::move(on_authenticated)) {}
-
-  grpc::Status AddProgram(grpc::ServerContext* context, const AddProgramRequest* request,
-                          AddProgramResponse* response) override {
-    return For(context, "AddProgram", [&]() -> absl::Status {
-      XLAD_RETURN_IF_ERROR(gate_.CheckSeal(*request));
-      XLAD_ASSIGN_OR_RETURN(const std::string bytes, read_(request->executable_digest()));
-      Executable executable;
-      if (!executable.ParseFromString(bytes)) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("found blob ", request->executable_digest(), ", which is not an executable"));
-      }
-      XLAD_ASSIGN_OR_RETURN(const int64_t program, host_->AddProgram(executable, *request));
-      response->set_program(program);
-      return absl::OkStatus();
-    });
-  }
-
-  grpc::Status PutArray(grpc::ServerContext* context, grpc::ServerReader<PutArrayRequest>* reader,
-                        PutArrayResponse* response) override {
-    return For(context, "PutArray", [&]() -> absl::Status {
-      PutArrayRequest request;
-      if (!reader->Read(&request)) return absl::InvalidArgumentError("found a call without a request, expected one");
-      XLAD_ASSIGN_OR_RETURN(const tensor::Shape shape, CheckedShape(request.shape()));
-      const std::string key = request.request_key();
-      XLAD_ASSIGN_OR_RETURN(auto upload, host_->BeginUpload(shape.bytes()));
-      XLAD_ASSIGN_OR_RETURN(auto bytes, ReadChunks(&request, reader, shape.bytes()));
-      auto array = std::make_shared<Array>(shape, std::move(bytes));
-      upload.reset();  // From here on, the bytes of the array are counted instead.
-      XLAD_ASSIGN_OR_RETURN(const int64_t number, host_->PutArray(std::move(array), key));
-      response->set_array(number);
-      return absl::OkStatus();
-    });
-  }
-
-  grpc::Status CallProgram(grpc::ServerContext* context, const CallProgramRequest* request,
-                           CallProgramResponse* response) override {
-    return For(context, "CallProgram", [&]() -> absl::Status {
-      XLAD_RETURN_IF_ERROR(CheckEntries("free", request->free_size()));
-      XLAD_ASSIGN_OR_RETURN(const std::vector<int64_t> results, host_->Call(*request));
-      response->mutable_results()->Assign(results.begin(), results.end());
-      return absl::OkStatus();
-    });
-  }
-
-  grpc::Status GetArray(grpc::ServerContext* context, const GetArrayRequest* request,
-                        grpc::ServerWriter<Chunk>* writer) override {
-    return For(context, "GetArray", [&]() -> absl::Status {
-      XLAD_ASSIGN_OR_RETURN(const auto array, host_->GetArray(request->array()));
-      WriteChunks(array->bytes(), writer);
-      return absl::OkStatus();
-    });
-  }
-
-  grpc::Status FreeArrays(grpc::ServerContext* context, const FreeArraysRequest* request,
-                          FreeArraysResponse*) override {
-    return For(context, "FreeArrays", [&]() -> absl::Status {
-      XLAD_RETURN_IF_ERROR(CheckEntries("arrays", request->arrays_size()));
-      return host_->FreeArrays({request->arrays().begin(), request->arrays().end()});
-    });
-  }
-
-  grpc::Status Follow(grpc::ServerContext* context,
-                      grpc::ServerReaderWriter<SessionCommand, FollowSessionRequest>* stream) override {
-    return For(context, "Follow", [&] { return SendCommands(context, stream); });
-  }
-
-  grpc::Status GetArrayShard(grpc::ServerContext* context, const GetArrayShardRequest* request,
-                             grpc::ServerWriter<Chunk>* writer) override {
-    return For(context, "GetArrayShard", [&]() -> absl::Status {
-      XLAD_ASSIGN_OR_RETURN(const tensor::Box box, CheckedBox(request->box()));
-      XLAD_ASSIGN_OR_RETURN(const Array part, host_->ReadBox(request->array(), box));
-      WriteChunks(part.bytes(), writer);
-      return absl::OkStatus();
-    });
-  }
-
-  grpc::Status PutArrayShard(grpc::ServerContext* context, grpc::ServerReader<PutArrayShardRequest>* reader,
-                             PutArrayShardResponse*) override {
-    return For(context, "PutArrayShard", [&]() -> absl::Status {
-      PutArrayShardRequest request;
-      if (!reader->Read(&request)) return absl::InvalidArgumentError("found a call without a request, expected one");
-      XLAD_ASSIGN_OR_RETURN(const tensor::Box box, CheckedBox(request.box()));
-      const int64_t array = request.array();
-      const absl::StatusOr<int64_t> bytes = host_->BytesOf(array, box);
-      // The request was a repeated one, so the array is no longer needed.
-      if (absl::IsNotFound(bytes.status())) return absl::OkStatus();
-      XLAD_RETURN_IF_ERROR(bytes.status());
-      XLAD_ASSIGN_OR_RETURN(const auto part, ReadChunks(&request, reader, *bytes));
-      host_->WriteBox(array, box, part);
-      return absl::OkStatus();
-    });
+      : gate_(access), host_(host), read_(std::move(read)), on_authenticated_(std::move(on_authenticated)) {
+    AddUnary("/xlad.v1.SessionWorker/AddProgram", &Service::AddProgram);
+    AddUnary("/xlad.v1.SessionWorker/CallProgram", &Service::CallProgram);
+    AddUnary("/xlad.v1.SessionWorker/FreeArrays", &Service::FreeArrays);
+    AddUpload("/xlad.v1.SessionWorker/PutArray", &Service::PutArray);
+    AddUpload("/xlad.v1.SessionWorker/PutArrayShard", &Service::PutArrayShard);
+    AddDownload("/xlad.v1.SessionWorker/GetArray", &Service::GetArray);
+    AddDownload("/xlad.v1.SessionWorker/GetArrayShard", &Service::GetArrayShard);
+    AddFollow("/xlad.v1.SessionWorker/Follow");
   }
 
  private:
+  using Method = grpc::internal::RpcServiceMethod;
+  using FollowStream = grpc::ServerReaderWriter<SessionCommand, Bounded<FollowSessionRequest>>;
+
+  template <typename Request, typename Response>
+  void AddUnary(const char* path, absl::Status (Service::*method)(const Request&, Response*)) {
+    const auto run = [=](Service* service, grpc::ServerContext* context, const Bounded<Request>* request,
+                         Response* response) {
+      return service->Run(context, path, [&]() -> absl::Status {
+        XLAD_RETURN_IF_ERROR(request->status);
+        return (service->*method)(request->message, response);
+      });
+    };
+    using Handler = grpc::internal::RpcMethodHandler<Service, Bounded<Request>, Response>;
+    AddMethod(new Method(path, Method::NORMAL_RPC, new Handler(run, this)));
+  }
+  template <typename Request, typename Response>
+  void AddUpload(const char* path, absl::Status (Service::*method)(grpc::ServerReader<Bounded<Request>>*, Response*)) {
+    const auto run = [=](Service* service, grpc::ServerContext* context, grpc::ServerReader<Bounded<Request>>* reader,
+                         Response* response) {
+      return service->Run(context, path, [&] { return (service->*method)(reader, response); });
+    };
+    using Handler = grpc::internal::ClientStreamingHandler<Service, Bounded<Request>, Response>;
+    AddMethod(new Method(path, Method::CLIENT_STREAMING, new Handler(run, this)));
+  }
+  template <typename Request>
+  void AddDownload(const char* path, absl::Status (Service::*method)(const Request&, grpc::ServerWriter<Chunk>*)) {
+    const auto run = [=](Service* service, grpc::ServerContext* context, const Bounded<Request>* request,
+                         grpc::ServerWriter<Chunk>* writer) {
+      return service->Run(context, path, [&]() -> absl::Status {
+        XLAD_RETURN_IF_ERROR(request->status);
+        return (service->*method)(request->message, writer);
+      });
+    };
+    using Handler = grpc::internal::ServerStreamingHandler<Service, Bounded<Request>, Chunk>;
+    AddMethod(new Method(path, Method::SERVER_STREAMING, new Handler(run, this)));
+  }
+  void AddFollow(const char* path) {
+    const auto run = [=](Service* service, grpc::ServerContext* context, FollowStream* stream) {
+      return service->Run(context, path, [&] { return service->SendCommands(context, stream); });
+    };
+    using Handler = grpc::internal::BidiStreamingHandler<Service, Bounded<FollowSessionRequest>, SessionCommand>;
+    AddMethod(new Method(path, Method::BIDI_STREAMING, new Handler(run, this)));
+  }
+
+  // Runs `work` if the caller may make the call.
   template <typename Work>
-  grpc::Status For(grpc::ServerContext* context, absl::string_view call, const Work& work) {
-    const absl::Status permitted = gate_.Check(*context, call);
+  grpc::Status Run(grpc::ServerContext* context, absl::string_view path, const Work& work) {
+    const absl::Status permitted = gate_.Check(*context, path.substr(path.rfind('/') + 1));
     if (!permitted.ok()) return ToGrpc(permitted);
     on_authenticated_(PeerAddress(context->peer()));
     return ToGrpc(work());
   }
 
+  absl::Status AddProgram(const AddProgramRequest& request, AddProgramResponse* response) {
+    XLAD_RETURN_IF_ERROR(gate_.CheckSeal(request));
+    XLAD_ASSIGN_OR_RETURN(const std::string bytes, read_(request.executable_digest()));
+    Executable executable;
+    if (!executable.ParseFromString(bytes)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("found blob ", request.executable_digest(), ", which is not an executable"));
+    }
+    XLAD_ASSIGN_OR_RETURN(const int64_t program, host_->AddProgram(executable, request));
+    response->set_program(program);
+    return absl::OkStatus();
+  }
+
+  absl::Status PutArray(grpc::ServerReader<Bounded<PutArrayRequest>>* reader, PutArrayResponse* response) {
+    Bounded<PutArrayRequest> request;
+    XLAD_RETURN_IF_ERROR(ReadFirst(reader, &request));
+    XLAD_ASSIGN_OR_RETURN(const tensor::Shape shape, CheckedShape(request.message.shape()));
+    const std::string key = request.message.request_key();
+    XLAD_ASSIGN_OR_RETURN(auto upload, host_->BeginUpload(shape.bytes()));
+    XLAD_ASSIGN_OR_RETURN(auto bytes, ReadChunks(&request, reader, shape.bytes()));
+    auto array = std::make_shared<Array>(shape, std::move(bytes));
+    upload.reset();  // From here on, the bytes of the array are counted instead.
+    XLAD_ASSIGN_OR_RETURN(const int64_t number, host_->PutArray(std::move(array), key));
+    response->set_array(number);
+    return absl::OkStatus();
+  }
+
+  absl::Status CallProgram(const CallProgramRequest& request, CallProgramResponse* response) {
+    XLAD_RETURN_IF_ERROR(CheckEntries("free", request.free_size()));
+    XLAD_ASSIGN_OR_RETURN(const std::vector<int64_t> results, host_->Call(request));
+    response->mutable_results()->Assign(results.begin(), results.end());
+    return absl::OkStatus();
+  }
+
+  absl::Status GetArray(const GetArrayRequest& request, grpc::ServerWriter<Chunk>* writer) {
+    XLAD_ASSIGN_OR_RETURN(const auto array, host_->GetArray(request.array()));
+    WriteChunks(array->bytes(), writer);
+    return absl::OkStatus();
+  }
+
+  absl::Status FreeArrays(const FreeArraysRequest& request, FreeArraysResponse*) {
+    XLAD_RETURN_IF_ERROR(CheckEntries("arrays", request.arrays_size()));
+    return host_->FreeArrays({request.arrays().begin(), request.arrays().end()});
+  }
+
+  absl::Status GetArrayShard(const GetArrayShardRequest& request, grpc::ServerWriter<Chunk>* writer) {
+    XLAD_ASSIGN_OR_RETURN(const tensor::Box box, CheckedBox(request.box()));
+    XLAD_ASSIGN_OR_RETURN(const Array part, host_->ReadBox(request.array(), box));
+    WriteChunks(part.bytes(), writer);
+    return absl::OkStatus();
+  }
+
+  absl::Status PutArrayShard(grpc::ServerReader<Bounded<PutArrayShardRequest>>* reader, PutArrayShardResponse*) {
+    Bounded<PutArrayShardRequest> request;
+    XLAD_RETURN_IF_ERROR(ReadFirst(reader, &request));
+    XLAD_ASSIGN_OR_RETURN(const tensor::Box box, CheckedBox(request.message.box()));
+    const int64_t array = request.message.array();
+    const absl::StatusOr<int64_t> bytes = host_->BytesOf(array, box);
+    // The request was a repeated one, so the array is no longer needed.
+    if (absl::IsNotFound(bytes.status())) return absl::OkStatus();
+    XLAD_RETURN_IF_ERROR(bytes.status());
+    XLAD_ASSIGN_OR_RETURN(const auto part, ReadChunks(&request, reader, *bytes));
+    host_->WriteBox(array, box, part);
+    return absl::OkStatus();
+  }
+
   // Reads the answers of a worker on a separate thread, while this thread sends commands.
-  absl::Status SendCommands(grpc::ServerContext* context,
-                            grpc::ServerReaderWriter<SessionCommand, FollowSessionRequest>* stream) {
-    FollowSessionRequest first;
-    if (!stream->Read(&first)) return absl::InvalidArgumentError("found a call without a request, expected one");
-    XLAD_RETURN_IF_ERROR(gate_.CheckFollower(*context, first.worker_id()));
+  absl::Status SendCommands(grpc::ServerContext* context, FollowStream* stream) {
+    Bounded<FollowSessionRequest> request;
+    XLAD_RETURN_IF_ERROR(ReadFirst(stream, &request));
+    const std::string worker = request.message.worker_id();
+    int64_t sent = request.message.received();
+    XLAD_RETURN_IF_ERROR(gate_.CheckFollower(*context, worker));
     std::atomic<bool> gone = false;
-    host_->Answer(first.worker_id(), first.done());
+    host_->Answer(worker, request.message.done());
     std::thread answers([&] {
-      FollowSessionRequest answer;
-      while (stream->Read(&answer)) host_->Answer(first.worker_id(), answer.done());
+      while (stream->Read(&request) && request.status.ok()) host_->Answer(worker, request.message.done());
       gone = true;
       host_->Wake();
     });
-    int64_t sent = first.received();
     absl::Status status;
     while (!gone && status.ok()) {
       const auto commands = host_->CommandsAfter(sent, gone);
@@ -311,7 +350,7 @@ class Service final : public SessionWorker::Service {
     }
     context->TryCancel();  // Ends the thread's read.
     answers.join();
-    return status;
+    return status.ok() ? request.status : status;
   }
 
   const Gate gate_;

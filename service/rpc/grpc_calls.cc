@@ -1,10 +1,8 @@
 #include "service/rpc/grpc_calls.h"
 
-#include <google/protobuf/descriptor.h>
 #include <google/protobuf/message_lite.h>
 #include <google/protobuf/unknown_field_set.h>
 
-#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -16,16 +14,12 @@
 #include "absl/strings/strip.h"
 #include "base/net/grpc_peer.h"
 #include "proto/health.pb.h"
-#include "service/rpc/parsed_size.h"
 
 namespace xlad::service {
 namespace {
 
 // The coordinator's service in the current package, and in the package that older workers and clients use.
 constexpr absl::string_view kServices[] = {"/xlad.v1.Coordinator/", "/xlad.Coordinator/"};
-constexpr int64_t kCheapBytes = 64 << 10;  // The memory of smaller messages does not matter.
-// Messages that take less memory need no reservation, for example the chunks of an upload (1 MiB).
-constexpr int64_t kUnreservedBytes = 2 << 20;
 constexpr absl::string_view kHealthCheck = "grpc.health.v1.Health/Check";
 
 // Ends a call without reading its messages.
@@ -161,7 +155,7 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
 
   // A handler reads all messages into one object, which keeps the memory of the largest one.
   absl::Status ReserveParsed(int64_t bytes) {
-    if (bytes <= std::max(kUnreservedBytes, parsed_bytes_)) return absl::OkStatus();
+    if (bytes <= parsed_bytes_) return absl::OkStatus();
     if (!message_limits_->ReserveParsed(UserOf(access_.caller), bytes - parsed_bytes_)) {
       return TooMuchParsed(access_.caller, bytes);
     }
@@ -336,24 +330,11 @@ absl::Status FromByteBuffer(const grpc::ByteBuffer& buffer, int64_t max_bytes, g
         absl::StrCat("found a ", message->GetTypeName(), " of ", size, " bytes, expected at most ", max_bytes));
   }
   grpc::Slice slice;
-  const bool read = size == 0 || buffer.DumpToSingleSlice(&slice).ok();
-  if (read && size > kCheapBytes) {
-    const auto* types = google::protobuf::DescriptorPool::generated_pool();
-    const auto* type = types->FindMessageTypeByName(message->GetTypeName());
-    const absl::string_view serialized(reinterpret_cast<const char*>(slice.begin()), slice.size());
-    const int64_t parsed_bytes = ParsedBytes(limits.max_parsed_bytes, serialized, *type);
-    if (parsed_bytes > limits.max_parsed_bytes) {
-      return absl::InvalidArgumentError(absl::StrCat("found a ", message->GetTypeName(), " of ", size,
-                                                     " bytes that takes more than ", limits.max_parsed_bytes,
-                                                     " bytes of memory, expected shorter lists"));
-    }
-    if (limits.reserve) XLAD_RETURN_IF_ERROR(limits.reserve(parsed_bytes));
-  }
-  if (!read || !message->ParseFromArray(slice.begin(), static_cast<int>(slice.size()))) {
+  if (size > 0 && !buffer.DumpToSingleSlice(&slice).ok()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("found ", size, " bytes that cannot be parsed as ", message->GetTypeName()));
+        absl::StrCat("found ", size, " bytes that cannot be read as a ", message->GetTypeName()));
   }
-  return absl::OkStatus();
+  return ParseBounded({reinterpret_cast<const char*>(slice.begin()), slice.size()}, limits, message);
 }
 
 absl::Status CheckJobOf(const CallerAccess& access, const KeyOfJob& key_of_job, const std::string& job_id) {

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "proto/parsed_size.h"
 #include "service/access.h"
 #include "service/rpc/grpc_message_limits.h"
 #include "service/rpc/validate.h"
@@ -126,13 +127,6 @@ grpc::Status ToGrpcStatus(const absl::Status& status);
 // Makes the reactor of a call that ends with this status. Its messages are not read.
 grpc::ServerGenericBidiReactor* NewRefusedCall(const grpc::Status& status);
 grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message);
-// The memory that a parsed message may take.
-struct ParseLimits {
-  int64_t max_parsed_bytes = 160 << 20;
-  // Called with the estimated memory of a large message before it is parsed. If it returns an error, the message is not
-  // parsed. May be null.
-  std::function<absl::Status(int64_t parsed_bytes)> reserve;
-};
 // InvalidArgument if `buffer` is larger than max_bytes, would take too much memory when parsed, or cannot be parsed.
 absl::Status FromByteBuffer(const grpc::ByteBuffer& buffer, int64_t max_bytes, google::protobuf::MessageLite* message,
                             const ParseLimits& limits = {});

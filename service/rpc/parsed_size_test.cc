@@ -1,4 +1,4 @@
-#include "service/rpc/parsed_size.h"
+#include "proto/parsed_size.h"
 
 #include <google/protobuf/unknown_field_set.h>
 #include <gtest/gtest.h>

@@ -1,9 +1,12 @@
-#include "service/rpc/parsed_size.h"
+#include "proto/parsed_size.h"
 
 #include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/message_lite.h>
 #include <google/protobuf/wire_format_lite.h>
 
-namespace xlad::service {
+#include "absl/strings/str_cat.h"
+
+namespace xlad {
 namespace {
 
 using google::protobuf::Descriptor;
@@ -13,6 +16,9 @@ using google::protobuf::internal::WireFormatLite;
 // The memory of a string, a message or an unknown field without its contents, with the allocator's share.
 constexpr int64_t kPartBytes = 64;
 constexpr int64_t kNumberBytes = 8;
+constexpr size_t kCheapBytes = 64 << 10;  // The memory of smaller messages does not matter.
+// Messages that take less memory need no reservation, for example the chunks of an upload (1 MiB).
+constexpr int64_t kUnreservedBytes = 2 << 20;
 
 class ParsedSize {
  public:
@@ -79,4 +85,24 @@ int64_t ParsedBytes(int64_t max_bytes, absl::string_view serialized, const Descr
   return max_bytes - size.left();
 }
 
-}  // namespace xlad::service
+absl::Status ParseBounded(absl::string_view serialized, const ParseLimits& limits,
+                          google::protobuf::MessageLite* message) {
+  if (serialized.size() > kCheapBytes) {
+    const auto* types = google::protobuf::DescriptorPool::generated_pool();
+    const Descriptor* type = types->FindMessageTypeByName(message->GetTypeName());
+    const int64_t parsed_bytes = ParsedBytes(limits.max_parsed_bytes, serialized, *type);
+    if (parsed_bytes > limits.max_parsed_bytes) {
+      return absl::InvalidArgumentError(absl::StrCat("found a ", message->GetTypeName(), " of ", serialized.size(),
+                                                     " bytes that takes more than ", limits.max_parsed_bytes,
+                                                     " bytes of memory, expected shorter lists"));
+    }
+    if (limits.reserve && parsed_bytes > kUnreservedBytes) {
+      if (absl::Status reserved = limits.reserve(parsed_bytes); !reserved.ok()) return reserved;
+    }
+  }
+  if (message->ParseFromArray(serialized.data(), static_cast<int>(serialized.size()))) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("found ", serialized.size(), " bytes that cannot be parsed as ", message->GetTypeName()));
+}
+
+}  // namespace xlad
