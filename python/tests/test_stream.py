@@ -74,7 +74,8 @@ class Streams(ClusterTest):
 
         with self.assertRaisesRegex(xlad.Error, "batches could not be read or sent: OSError.'the file is gone'"):
             self.train(fails(), 100).wait()
-        with self.assertRaisesRegex(xlad.Error, "the client's data ended before batch 2, expected a batch for step 2"):
+        early = "found no batch for step 2, because the iterator has ended; expected one for each of the 100 steps"
+        with self.assertRaisesRegex(xlad.Error, f"CANCELLED: its batches could not be read or sent: {early}"):
             self.train(batches(2), 100).wait()
         with self.assertRaisesRegex(xlad.Error, r"found f32\[2\] for batch in batch 1, expected f32\[4,3\]"):
             self.train(iter([np.ones((4, 3), np.float32), np.ones(2, np.float32)]), 100).wait()

@@ -16,16 +16,19 @@ PAUSE_S = 0.2
 class BatchSender:
     """Reads batches from an iterator and sends them to a job, on a thread of its own, at the pace of the job.
 
-    When the iterator raises an error, or a batch cannot be sent, `error` is set and the job is canceled.
+    When the iterator raises an error or ends before the last step, or a batch cannot be sent, `error` is set and the
+    job is canceled.
     """
 
-    def __init__(self, connection: Connection, job_id: str, batches: Callable[[int], Iterator[bytes]]) -> None:
-        """`batches(step)` yields the batch of `step` and all later ones. It is called once, with the job's first
-        step."""
+    def __init__(self, connection: Connection, job_id: str, batches: Callable[[int], Iterator[bytes]],
+                 steps: int) -> None:
+        """`batches(step)` yields the batch of `step` and all later ones. It is called once, with the job's first step.
+        `steps` is the number of steps of the job, those before its first step included."""
         self.error: BaseException | None = None
         self._connection = connection
         self._job_id = job_id
         self._batches = batches
+        self._steps = steps
         self._pause = threading.Event()  # Never set; used only to wait with a timeout.
         threading.Thread(target=self._run, name=f"xlad batches of {job_id}", daemon=True).start()
 
@@ -45,7 +48,9 @@ class BatchSender:
             if not self._send(number, batch, False):
                 return
             number += 1
-        self._send(number, b"", True)
+        if self._send(number, b"", True) and number < self._steps:
+            raise Error(f"found no batch for step {number}, because the iterator has ended; expected one for each of "
+                        f"the {self._steps} steps", "OUT_OF_RANGE")
 
     def _send(self, number: int, batch: bytes, last: bool) -> bool:
         """Sends one batch, and returns whether the job accepts further batches."""

@@ -210,7 +210,7 @@ class Cluster:
         watching.progress.phase("upload")
         self._connection.put_blobs(blob for blob in (job.program, job.state, job.data) if blob)
         answer = self._connection.repeat("SubmitJob", client_key=uuid.uuid4().hex, spec=spec, alive=self._check_alive)
-        sender = None if job.stream is None else BatchSender(self._connection, answer.job_id, job.stream)
+        sender = None if job.stream is None else BatchSender(self._connection, answer.job_id, job.stream, spec.steps)
         watching = watching._replace(metric_names=job.metric_names)
         return Run(self._connection, answer.job_id, watching, self._check_alive, sender)
 

@@ -282,9 +282,11 @@ class Run(Iterator[Step]):
     def _has_ended(self) -> bool:
         state = protos.enum_name("JobState", self._status.state)
         if state in ("FAILED", "CANCELLED"):
-            if self._sender is not None and self._sender.error is not None:
-                raise Error(f"job {self.job_id} {state}: its batches could not be read or sent: {self._sender.error!r}",
-                            "ABORTED") from self._sender.error
+            error = None if self._sender is None else self._sender.error
+            if error is not None:
+                text = str(error) if isinstance(error, Error) else repr(error)
+                raise Error(f"job {self.job_id} {state}: its batches could not be read or sent: {text}",
+                            "ABORTED") from error
             raise Error(f"job {self.job_id} {state}: {self._status.reason}", "ABORTED")
         return state == "SUCCEEDED"
 
