@@ -23,7 +23,7 @@
 #include "base/net/grpc_peer.h"
 #include "base/net/network.h"
 #include "base/secret.h"
-#include "proto/worker.pb.h"
+#include "proto/worker.grpc.pb.h"
 #include "proto/xlad_v1.h"
 #include "security/certificates.h"
 #include "security/session_keys.h"
