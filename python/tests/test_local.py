@@ -17,7 +17,7 @@ from harness import PATIENCE_S, REPO, environment, wait_for
 import grpc
 
 import xlad
-from xlad import installed_command
+from xlad import installed_command, interrupts
 from xlad.connection import Connection
 from xlad.installed_command import find_program
 
@@ -89,6 +89,37 @@ class Ends(unittest.TestCase):
         del add
         gc.collect()
         self.assertEqual(process.wait(PATIENCE_S), 0)
+        self.assertEqual(interrupts._users, 0)
+        self.assertIs(signal.getsignal(signal.SIGINT), signal.default_int_handler)
+
+    def test_a_cluster_without_references_whose_daemon_was_killed_leaves_no_folder(self):
+        cluster = xlad.local()
+        process, folder = cluster._process, cluster._folder
+        self.addCleanup(process.stdout.close)
+        workers = [pathlib.Path("/proc", str(worker.pid)) for worker in cluster.workers()]
+        process.kill()
+        process.wait(PATIENCE_S)
+        wait_for(lambda: not any(worker.exists() for worker in workers), "the workers to end")
+        self.assertTrue(folder.exists())
+        del cluster
+        gc.collect()
+        self.assertFalse(folder.exists())
+
+    def test_all_clusters_are_closed_at_exit_even_if_one_cannot_be_closed(self):
+        class Fake:
+            def __init__(self, error):
+                self.error, self.closed = error, False
+
+            def close(self):
+                self.closed = True
+                if self.error:
+                    raise self.error
+
+        clusters = [Fake(OSError(str(i)) if i < 2 else None) for i in range(4)]
+        module = sys.modules[xlad.LocalCluster.__module__]  # `xlad.local` is the function.
+        with mock.patch.object(module, "_open", clusters), self.assertRaises(OSError):
+            module._close_all()
+        self.assertEqual([cluster.closed for cluster in clusters], [True] * 4)
 
     def test_ctrl_c_of_a_terminal_goes_to_python_alone(self):
         with tempfile.TemporaryDirectory() as where:

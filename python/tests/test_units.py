@@ -6,12 +6,14 @@ import logging
 import pathlib
 import signal
 import tempfile
+import threading
 import unittest
 from unittest import mock
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from harness import PATIENCE_S
 from jax.sharding import PartitionSpec as P
 
 from xlad import indexing, interrupts, metrics, protos, safetensors, waiting
@@ -476,3 +478,12 @@ class Interrupts(unittest.TestCase):
 
 if __name__ == "__main__":
     unittest.main()
+    def test_the_garbage_collector_may_release_a_cluster_while_another_one_is_held(self):
+        users = interrupts._users
+        with mock.patch.object(interrupts, "_install", interrupts.release):
+            thread = threading.Thread(target=interrupts.hold, daemon=True)
+            thread.start()
+            thread.join(PATIENCE_S)
+        self.assertFalse(thread.is_alive())
+        self.assertEqual(interrupts._users, users)
+

@@ -8,6 +8,7 @@ import os
 import pathlib
 import threading
 import uuid
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self, overload
@@ -49,6 +50,8 @@ class Cluster:
         self._lock = threading.Lock()
         self._closed = False
         interrupts.hold()
+        self._release_interrupts = weakref.finalize(self, interrupts.release)  # Also if it is never closed.
+        self._release_interrupts.atexit = False
 
     @property
     def address(self) -> str:
@@ -244,9 +247,8 @@ class Cluster:
         for session in self._sessions.values():
             session.close()
         self._connection.close()
-        if not self._closed:
-            self._closed = True
-            interrupts.release()
+        self._closed = True
+        self._release_interrupts()  # Has an effect only once.
 
     def __repr__(self) -> str:
         if self._closed:

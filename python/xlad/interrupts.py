@@ -1,7 +1,7 @@
 """Delivers Ctrl-C reliably while a cluster is in use.
 
-Python drops exceptions that are raised inside a callback of its garbage collector, and JAX has such a callback: a
-KeyboardInterrupt that is raised there never reaches the user. If a KeyboardInterrupt is raised while gRPC takes a lock,
+Python drops exceptions that are raised inside a callback of its garbage collector, and JAX and this package have such
+callbacks: a KeyboardInterrupt that is raised there never reaches the user. If a KeyboardInterrupt is raised while gRPC takes a lock,
 gRPC waits forever. While a cluster is in use, an interrupt that arrives at either of these points is deferred.
 """
 
@@ -12,6 +12,7 @@ import gc
 import os
 import signal
 import threading
+import weakref
 from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import Any
@@ -28,7 +29,7 @@ _through = False  # Whether the main thread is in `let_through`.
 _pending = False
 _sent_again = False
 _handling = False
-_lock = threading.Lock()
+_lock = threading.RLock()  # The garbage collector may call `release` inside `hold` or `release`.
 
 
 def _does_harm_in(frame: FrameType | None) -> bool:
@@ -47,7 +48,7 @@ def _is_in_whole(frame: FrameType | None) -> bool:
 
 
 def _is_dropped_in(frame: FrameType | None) -> bool:
-    callbacks = {getattr(callback, "__code__", None) for callback in gc.callbacks}
+    callbacks = {getattr(callback, "__code__", None) for callback in (*gc.callbacks, weakref.finalize.__call__)}
     while frame is not None:
         if frame.f_code in callbacks or frame.f_code.co_name == "__del__":
             return True

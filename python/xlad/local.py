@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import math
 import os
 import pathlib
@@ -45,8 +46,7 @@ class LocalCluster(Cluster):
             # A separate process group: only this process receives Ctrl-C, and it stops the daemon cleanly.
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
                                              process_group=0)
-        # The garbage collector may interrupt any code, so only the daemon is ended, without waiting for it.
-        self._when_collected = weakref.finalize(self, self._process.send_signal, signal.SIGTERM)
+        self._when_collected = weakref.finalize(self, _end, self._process, None if data else self._folder)
         self._when_collected.atexit = False
         _open.add(self)
         try:
@@ -136,10 +136,19 @@ class LocalCluster(Cluster):
         raise Error(self._why_ended(), "UNAVAILABLE")
 
 
+def _end(process: subprocess.Popen[bytes], temporary: pathlib.Path | None) -> None:
+    """Ends the daemon without waiting for it, because the garbage collector may interrupt any code. The daemon removes
+    its temporary folder. If the daemon was killed before, the folder is removed here."""
+    process.send_signal(signal.SIGTERM)
+    if temporary is not None and process.returncode is not None:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
 @atexit.register
 def _close_all() -> None:
-    for cluster in list(_open):
-        cluster.close()
+    with contextlib.ExitStack() as stack:  # Closes all clusters, even if closing one of them fails.
+        for cluster in list(_open):
+            stack.callback(cluster.close)
 
 
 def local(devices: int = 1, *, workers: int | None = None, data: str | pathlib.Path | None = None) -> LocalCluster:
