@@ -169,14 +169,16 @@ class Trees(unittest.TestCase):
 
 class Meshes(unittest.TestCase):
     def test_the_source_of_the_mesh(self):
-        for mesh in (AXES, {"dp": np.int64(2), "tp": np.int32(3)}, "dp=2,tp=3", MESH):
+        for mesh in (AXES, {"dp": np.int64(2), "tp": jnp.int32(3)}, {"dp": np.array(2), "tp": 3}, "dp=2,tp=3",
+                     MESH):
             self.assertEqual(shardings.placement(mesh, None).axes, AXES)
         self.assertEqual(shardings.placement(None, (None, {"w": NamedSharding(MESH, P())})).axes, AXES)
         self.assertEqual(shardings.placement(None, None, NamedSharding(MESH, P())).axes, AXES)
         with jax.sharding.use_abstract_mesh(MESH):
             self.assertEqual(shardings.placement(None, P("dp")).axes, AXES)
         self.assertEqual(shardings.placement(None, None), ({}, None, None))
-        for wrong in ({"dp": 2.0}, {"dp": True}, {"dp": 0}, {2: 2}):
+        for wrong in ({"dp": 2.0}, {"dp": True}, {"dp": 0}, {2: 2}, {"dp": np.array(2.7)}, {"dp": jnp.float32(2.7)},
+                      {"dp": np.array([2, 3])}, {"dp": np.True_}, {"dp": None}):
             with self.assertRaisesRegex(ValueError, "expected axes and their sizes"):
                 shardings.placement(wrong, None)
 

@@ -200,9 +200,10 @@ class Data(unittest.TestCase):
         self.assertEqual(read([one], *[[two]] * 30, limit=20), [[1, 1]] + [[2, 2]] * 19)
 
     def test_numbers_of_steps(self):
-        for value in (1000, 1e3, np.int64(1000), np.float32(1000), jnp.asarray(1000)):
+        for value in (1000, 1e3, np.int64(1000), np.float32(1000), jnp.asarray(1000), np.array(1000)):
             self.assertEqual(whole_number(value, "steps"), 1000)
-        for value in (-1, 1.5, "3", None, True, float("inf"), float("nan")):
+        for value in (-1, 1.5, "3", None, True, float("inf"), float("nan"), np.array(2.7), jnp.float32(2.7),
+                      np.array([2, 3]), np.array(-1)):
             with self.assertRaisesRegex(ValueError, "found steps=.*, expected a whole number"):
                 whole_number(value, "steps")
 
@@ -216,6 +217,12 @@ class Data(unittest.TestCase):
                 recovery.with_evaluation(evaluate, every, 100)
         with self.assertRaisesRegex(TypeError, "found evaluate without evaluate_every"):
             Recovery().with_evaluation(len, None, 100)
+
+    def test_sizes_of_batches(self):
+        self.assertEqual(all_batches(np.ones(6), DataOptions(batch=np.array(2)), 9).batches, 3)
+        for value in (0, 7, 2.0, np.array(2.7), jnp.float32(2.7), np.array([2, 3]), True):
+            with self.assertRaisesRegex(ValueError, "found batch=.*, expected 1 to 6"):
+                all_batches(np.ones(6), DataOptions(batch=value), 9)
 
     def test_the_compile_tier_is_part_of_the_spec(self):
         for tier, number in (("quick-first", 0), ("optimized", 1)):

@@ -13,6 +13,7 @@ import numpy as np
 
 from xlad import safetensors
 from xlad.element_types import shape_text
+from xlad.job import as_int
 from xlad.trees import Tree, flatten, unflatten
 
 
@@ -193,13 +194,13 @@ def _from_rows(data: Tree, rows: int | None, cut: bool) -> Batches:
         raise ValueError(f"found data of shapes {', '.join(f'{n} {list(a.shape)}' for n, a in zip(names, arrays))}, "
                          "expected arrays with equal numbers of rows, 1 or more")
     total = totals.pop()
-    rows = total if rows is None else rows
-    if not hasattr(rows, "__index__") or not 1 <= rows <= total:
+    per_batch = total if rows is None else as_int(rows)
+    if per_batch is None or not 1 <= per_batch <= total:
         raise ValueError(f"found batch={rows!r}, expected 1 to {total}, the number of rows of the data")
-    rows = int(rows)
-    count = total // rows
-    arrays = [array[: count * rows] if cut else array for array in arrays]
-    return Batches(unflatten(treedef, [array[:rows] for array in arrays]), names, arrays, rows, count, False)
+    count = total // per_batch
+    arrays = [array[: count * per_batch] if cut else array for array in arrays]
+    example = unflatten(treedef, [array[:per_batch] for array in arrays])
+    return Batches(example, names, arrays, per_batch, count, False)
 
 
 def _data_array(leaf: Any, place: str) -> np.ndarray:

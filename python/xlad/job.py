@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import operator
 import pathlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -35,13 +36,23 @@ def parse_axes(text: str) -> Axes:
     return axes
 
 
+def as_int(value: Any) -> int | None:
+    """Returns an integer of Python, numpy or JAX as an int, and None for any other value, also for a boolean. Arrays of
+    numpy and JAX have `__index__` whatever they contain, so it is called."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None
+
+
 def whole_number(value: Any, what: str) -> int:
     """Returns `value`, which may be a float without a fraction, as an int of 0 or more."""
     if hasattr(value, "is_integer") and value.is_integer():
         value = int(value)
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 0:
+    number = as_int(value)
+    if number is None or number < 0:
         raise ValueError(f"found {what}={value!r}, expected a whole number, 0 or more")
-    return int(value)
+    return number
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from xlad.job import Axes, parse_axes
+from xlad.job import Axes, as_int, parse_axes
 from xlad.trees import Tree, plain
 
 
@@ -46,10 +46,10 @@ def placement(mesh: Any, *shardings: Any) -> Placement:
     if isinstance(mesh, Mesh):
         mesh = mesh.abstract_mesh
     if isinstance(mesh, Mapping):
-        for name, size in mesh.items():
-            if not isinstance(name, str) or isinstance(size, bool) or not hasattr(size, "__index__") or size < 1:
-                raise ValueError(f"found mesh {dict(mesh)!r}, expected axes and their sizes, as {{'dp': 4, 'tp': 2}}")
-        mesh = abstract_mesh({name: int(size) for name, size in mesh.items()})  # Sizes may be numbers of numpy.
+        sizes = {name: as_int(size) or 0 for name, size in mesh.items()}
+        if any(not isinstance(name, str) or size < 1 for name, size in sizes.items()):
+            raise ValueError(f"found mesh {dict(mesh)!r}, expected axes and their sizes, as {{'dp': 4, 'tp': 2}}")
+        mesh = abstract_mesh(sizes)
     if not isinstance(mesh, AbstractMesh):
         raise TypeError(f"found mesh {mesh!r}, expected {{'dp': 4, 'tp': 2}}, 'dp=4,tp=2', or a mesh of JAX")
     axes = dict(zip(mesh.axis_names, mesh.axis_sizes))
