@@ -16,7 +16,7 @@ import numpy as np
 from harness import PATIENCE_S
 from jax.sharding import PartitionSpec as P
 
-from xlad import indexing, interrupts, metrics, protos, safetensors, waiting
+from xlad import indexing, interrupts, metrics, program, protos, safetensors, waiting
 from xlad.arguments import Binder, apply
 from xlad.batches import DataOptions, all_batches, as_data, epoch_order, stream
 from xlad.cluster import Cluster
@@ -160,8 +160,19 @@ class Data(unittest.TestCase):
                     as_data(given)
         with self.assertRaisesRegex(TypeError, "found data of type DataOptions, expected a tree of arrays"):
             as_data(DataOptions())
-        with self.assertRaisesRegex(TypeError, "^data x: found an array of type <U1, expected numbers$"):
-            all_batches({"x": np.array(["a", "b"])}, DataOptions(), 9)
+        for given in (b"x" * 1000, bytearray(9), {1, 2}, frozenset(), {"a": 1}.keys()):
+            with self.assertRaisesRegex(TypeError, f"^found data of type {type(given).__name__}, expected a tree"):
+                as_data(given)
+        with self.assertRaisesRegex(TypeError, r"^found data '/x{199}\.\.\.', expected a tree"):
+            as_data("/" + "x" * 5000)
+        frame = mock.Mock(spec=["columns", "to_numpy", "__iter__"])
+        with self.assertRaisesRegex(TypeError, r"^found data of type Mock, .*dict\(df\)"):
+            as_data(frame)
+        for array, kind in ((np.array(["a", "b"]), "text .<U1."), (np.array([None, {}]), "objects .object.")):
+            with self.assertRaisesRegex(TypeError, f"^data x: found an array of {kind}, expected numbers$"):
+                all_batches({"x": array}, DataOptions(), 9)
+            with self.assertRaisesRegex(TypeError, f"^f: found an array of {kind}, expected numbers .*static_argnums"):
+                program.to_array(array, "f")
         for data in (None, np.ones(3), {"x": np.ones(3)}, [np.ones(3)], (np.ones(3), np.ones(3)), iter([np.ones(3)])):
             self.assertIs(as_data(data), data)
 
@@ -207,6 +218,12 @@ class Data(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "found steps=.*, expected a whole number"):
                 whole_number(value, "steps")
 
+    def test_sizes_of_batches(self):
+        self.assertEqual(all_batches(np.ones(6), DataOptions(batch=np.array(2)), 9).batches, 3)
+        for value in (0, 7, 2.0, np.array(2.7), jnp.float32(2.7), np.array([2, 3]), True):
+            with self.assertRaisesRegex(ValueError, "found batch=.*, expected 1 to 6"):
+                all_batches(np.ones(6), DataOptions(batch=value), 9)
+
     def test_checkpoints_of_evaluations(self):
         self.assertEqual(Recovery().with_evaluation(len, 10, 35), Recovery(10, keep=4))
         self.assertEqual(Recovery(5).with_evaluation(len, 10, 10_000), Recovery(5, keep=64))
@@ -217,12 +234,6 @@ class Data(unittest.TestCase):
                 recovery.with_evaluation(evaluate, every, 100)
         with self.assertRaisesRegex(TypeError, "found evaluate without evaluate_every"):
             Recovery().with_evaluation(len, None, 100)
-
-    def test_sizes_of_batches(self):
-        self.assertEqual(all_batches(np.ones(6), DataOptions(batch=np.array(2)), 9).batches, 3)
-        for value in (0, 7, 2.0, np.array(2.7), jnp.float32(2.7), np.array([2, 3]), True):
-            with self.assertRaisesRegex(ValueError, "found batch=.*, expected 1 to 6"):
-                all_batches(np.ones(6), DataOptions(batch=value), 9)
 
     def test_the_compile_tier_is_part_of_the_spec(self):
         for tier, number in (("quick-first", 0), ("optimized", 1)):
@@ -482,9 +493,6 @@ class Interrupts(unittest.TestCase):
         self.addCleanup(interrupts.release)
         interrupts.check()
 
-
-if __name__ == "__main__":
-    unittest.main()
     def test_the_garbage_collector_may_release_a_cluster_while_another_one_is_held(self):
         users = interrupts._users
         with mock.patch.object(interrupts, "_install", interrupts.release):
@@ -494,3 +502,6 @@ if __name__ == "__main__":
         self.assertFalse(thread.is_alive())
         self.assertEqual(interrupts._users, users)
 
+
+if __name__ == "__main__":
+    unittest.main()

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,8 @@ from xlad import safetensors
 from xlad.element_types import shape_text
 from xlad.job import as_int
 from xlad.trees import Tree, flatten, unflatten
+
+_MAX_PATH = 200  # The number of characters of a path that an error shows.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,15 +64,20 @@ class Stream(NamedTuple):
 
 
 def as_data(data: Any) -> Any:
-    """Returns `data` as a tree of arrays, or as a list or iterator of batches. An error names any other object. A
-    mapping that JAX does not know, such as the result of np.load for an .npz file, becomes a dictionary."""
+    """Returns `data` as a tree of arrays, or as a list or iterator of batches. A mapping that JAX does not know, such as
+    the result of np.load for an .npz file, becomes a dictionary. Raises TypeError for anything else."""
     if data is None or isinstance(data, list) or _is_tree(data):
         return data
     if isinstance(data, Mapping):
         return dict(data)
-    if isinstance(data, (str, bytes, os.PathLike)):
-        raise TypeError(f"found data {data!r}, expected a tree of arrays, or batches: read the file first")
-    if not is_iterable(data):
+    if isinstance(data, (str, os.PathLike)):
+        path = os.fspath(data)
+        shown = repr(path if len(path) <= _MAX_PATH else path[:_MAX_PATH] + "...")
+        raise TypeError(f"found data {shown}, expected a tree of arrays, or batches: read the file first")
+    if hasattr(data, "columns") and hasattr(data, "to_numpy"):  # A data frame would yield the names of its columns.
+        raise TypeError(f"found data of type {type(data).__name__}, expected a tree of arrays, such as a dictionary with "
+                        "an array for each column: dict(df) of a data frame df of pandas")
+    if not is_iterable(data) or isinstance(data, (bytes, bytearray, Set)):
         raise TypeError(f"found data of type {type(data).__name__}, expected a tree of arrays, a list of batches, or an "
                         "object that yields batches, such as a data loader")
     return data
@@ -208,7 +215,7 @@ def _data_array(leaf: Any, place: str) -> np.ndarray:
 
     if program.is_key(leaf):
         raise TypeError(f"{place}: found random keys, expected them in the state, or as words (jax.random.key_data)")
-    return program.to_array(leaf, place)
+    return program.to_array(leaf, place, instead="")
 
 
 def _is_tree(data: Any) -> bool:

@@ -63,23 +63,25 @@ def is_key(leaf: Any) -> bool:
 
 _INSTEAD = (" (bind other values with functools.partial, name them in static_argnums of jit, or separate them from the "
             "arrays, as equinox.partition does)")
+_KINDS = {"O": "objects", "U": "text", "S": "bytes", "M": "dates", "m": "time differences"}
 
 
-def to_array(leaf: Any, place: str) -> np.ndarray:
+def to_array(leaf: Any, place: str, instead: str = _INSTEAD) -> np.ndarray:
     """Returns the leaf as jit sees it: with a 32-bit type unless 64-bit types are enabled in JAX, and random keys as
-    words."""
+    words. `instead` is the advice at the end of an error about a value that is not numeric."""
     if is_key(leaf):
         leaf = jax.random.key_data(leaf)
     if isinstance(leaf, jax.core.Tracer):
         raise TypeError(f"{place}: found a value that JAX is tracing, expected an array: functions of a cluster cannot "
                         "be called inside jit, grad, vmap or scan; use these inside the function")
     if callable(leaf) or isinstance(leaf, (str, bytes)):
-        raise TypeError(f"{place}: found {leaf!r}, expected an array or a number{_INSTEAD}")
+        raise TypeError(f"{place}: found {leaf!r}, expected an array or a number{instead}")
     array = np.asarray(leaf)
-    if array.dtype.kind in "OUSMm":
+    if array.dtype.kind in _KINDS:
         if hasattr(leaf, "dtype"):
-            raise TypeError(f"{place}: found an array of type {array.dtype}, expected numbers")
-        raise TypeError(f"{place}: found {type(leaf).__name__} {leaf!r}, expected an array or a number{_INSTEAD}")
+            kind = _KINDS[array.dtype.kind]
+            raise TypeError(f"{place}: found an array of {kind} ({array.dtype}), expected numbers{instead}")
+        raise TypeError(f"{place}: found {type(leaf).__name__} {leaf!r}, expected an array or a number{instead}")
     return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
 
 
