@@ -18,22 +18,20 @@ using tensor::ElementType;
 
 float Bf16(float value) { return std::bit_cast<float>(uint32_t{tensor::EncodeBf16(value)} << 16); }
 
-// A library op that may be a product of f32 or c64 (`has_floats`).
+// A library op that may be a product of f32 (`is_f32`).
 struct Product {
-  bool has_floats = false;
+  bool is_f32 = false;
   Precision precision = PRECISION_DEFAULT;
-  int64_t lhs = 0, rhs = 0, result = 0;  // The numbers of floats of the arrays.
+  int64_t lhs = 0, rhs = 0, result = 0;  // The numbers of elements of the arrays.
 };
 
 template <typename Op>
 Product ProductOf(const Op& op) {
   const tensor::Shape lhs = tensor::ShapeFromWire(op.lhs()), rhs = tensor::ShapeFromWire(op.rhs()),
                       result = tensor::ShapeFromWire(op.result());
-  const ElementType type = lhs.type;
-  const bool has_floats =
-      (type == ElementType::kF32 || type == ElementType::kC64) && rhs.type == type && result.type == type;
-  const int64_t parts = type == ElementType::kC64 ? 2 : 1;
-  return {has_floats, op.precision(), parts * lhs.elements(), parts * rhs.elements(), parts * result.elements()};
+  const bool is_f32 =
+      lhs.type == ElementType::kF32 && rhs.type == ElementType::kF32 && result.type == ElementType::kF32;
+  return {is_f32, op.precision(), lhs.elements(), rhs.elements(), result.elements()};
 }
 
 // Floats at an address that is aligned like a buffer of a device.
@@ -64,7 +62,7 @@ class SystolicLauncher final : public Launcher {
 
   absl::Status RunLibraryOp(int op, absl::Span<void* const> buffers) override {
     const bool is_known = op >= 0 && op < std::ssize(products_) && buffers.size() == 3;
-    if (!is_known || !products_[op].has_floats || products_[op].precision == PRECISION_HIGHEST) {
+    if (!is_known || !products_[op].is_f32 || products_[op].precision == PRECISION_HIGHEST) {
       return native_->RunLibraryOp(op, buffers);  // This call also reports wrong arguments.
     }
     const Product& product = products_[op];

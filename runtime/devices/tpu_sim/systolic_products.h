@@ -1,5 +1,4 @@
-// Products of f32 and c64 on systolic arrays, which multiply bf16 and add in f32. A product of c64 consists of products
-// of the real and imaginary parts.
+// Products of f32 on systolic arrays, which multiply bf16 and add in f32.
 //
 // Precision default rounds both operands to bf16 (to nearest, ties to even) and computes one product. Precision high
 // approximates each operand by a sum of two bf16, hi + lo, and computes three products: hi hi + (hi lo + lo hi). If an
@@ -16,7 +15,7 @@
 
 namespace xlad::runtime {
 
-// Loads native code (LoadNativeCode), and computes its library ops that are such products as described above. Dots
+// Loads native code (LoadNativeCode), and computes its library ops that are products of f32 as described above. Dots
 // and convolutions inside the native code are not changed, so the code must be compiled without them (CompileToSteps
 // does this for a target with a chip).
 absl::StatusOr<std::unique_ptr<LoadedExecutable>> LoadWithSystolicProducts(Executable executable);

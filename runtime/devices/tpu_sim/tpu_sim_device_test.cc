@@ -75,15 +75,14 @@ TEST(TpuSimDeviceTest, UnknownChipsAndWrongFilesAreRefused) {
   EXPECT_FALSE(TpuSimDeviceKind().make("v5f").ok());
 }
 
-Executable ProductOf(int64_t m, int64_t k, int64_t n, Precision precision,
-                     tensor::ElementType type = tensor::ElementType::kF32) {
+Executable ProductOf(int64_t m, int64_t k, int64_t n, Precision precision) {
   Executable executable;
   executable.set_name("product");
   executable.set_kernel_abi_version(XLAD_KERNEL_ABI_VERSION);
   *executable.mutable_target() = TpuSimDeviceKind().target("v5e");
   DotOp* dot = executable.add_library_ops()->mutable_dot();
-  const auto set = [type](ArrayShape* shape, int64_t rows, int64_t columns) {
-    shape->set_element_type(static_cast<int>(type));
+  const auto set = [](ArrayShape* shape, int64_t rows, int64_t columns) {
+    shape->set_element_type(static_cast<int>(tensor::ElementType::kF32));
     shape->add_dims(rows);
     shape->add_dims(columns);
   };
@@ -176,17 +175,6 @@ TEST(SystolicProductsTest, OnePassRoundsOperandsToBf16) {
   EXPECT_EQ(Multiply(ProductOf(1, 1, 1, PRECISION_DEFAULT), {value}, {1}, 1)[0], 1);
   EXPECT_EQ(Multiply(ProductOf(1, 1, 1, PRECISION_HIGH), {value}, {1}, 1)[0], value);
   EXPECT_EQ(Multiply(ProductOf(1, 1, 1, PRECISION_HIGHEST), {value}, {1}, 1)[0], value);
-}
-
-// (1 + 2^-10 - (1 + 2^-9) i) * i, where bf16 rounds both parts of the first operand to 1.
-TEST(SystolicProductsTest, PartsOfComplexNumbersAreRounded) {
-  const std::vector<float> value = {1 + std::ldexp(1.0f, -10), -1 - std::ldexp(1.0f, -9)}, i = {0, 1};
-  const auto product = [&](Precision precision) {
-    return Multiply(ProductOf(1, 1, 1, precision, tensor::ElementType::kC64), value, i, 2);
-  };
-  EXPECT_THAT(product(PRECISION_DEFAULT), ::testing::ElementsAre(1, 1));
-  EXPECT_THAT(product(PRECISION_HIGH), ::testing::ElementsAre(-value[1], value[0]));
-  EXPECT_THAT(product(PRECISION_HIGHEST), ::testing::ElementsAre(-value[1], value[0]));
 }
 
 TEST(SystolicProductsTest, InfinityStaysInfinity) {
