@@ -233,7 +233,8 @@ void AddBenchFlags(CLI::App* app, BenchOptions* o) {
   AddTransportFlags(app, &o->transport, &o->any_network);
   AddHostFlags(app, o);
   app->add_flag("--checksums", o->checksums,
-                "messages carry checksums of their payloads; without --algorithm, auto and shm send no messages");
+                "messages carry checksums of their payloads; auto and shm send messages only for plans named by "
+                "--algorithm or --plans");
   app->add_flag("--shrink", o->shrink,
                 "when a rank has died, the others form a smaller group and finish an all_reduce");
   app->add_option("--mode", o->mode,
