@@ -84,9 +84,11 @@ absl::StatusOr<std::vector<PlanCost>> RankPlans(const CollectiveSpec& spec, cons
   std::vector<PlanCost> ranked;
   for (const Algorithm& algorithm : Algorithms()) {
     if (!Applies(algorithm, spec) || (algorithm.needs_windows && !costs.parameters.windows)) continue;
+    const int most_channels = algorithm.uses_channels ? costs.parameters.directions : 1;
+    const int most_chunks = algorithm.uses_chunks ? kMaxChunks : 1;
     PlanCost best;
-    for (int channels = 1; channels <= costs.parameters.directions; channels *= 2) {
-      for (int chunks = 1; chunks <= kMaxChunks; chunks *= 2) {
+    for (int channels = 1; channels <= most_channels; channels *= 2) {
+      for (int chunks = 1; chunks <= most_chunks; chunks *= 2) {
         const CollectivePlan plan{.algorithm = std::string(algorithm.name), .chunks = chunks, .channels = channels};
         const double us = Predict(algorithm, plan, spec, costs);
         if (best.plan.algorithm.empty() || us < best.predicted_us) best = {plan, us};

@@ -207,6 +207,28 @@ TEST(Schedule, DifferentPlansHaveDifferentHashes) {
   EXPECT_EQ(hashes.size(), plans);
 }
 
+// The corrections favor chunks, and there are several directions, so that parameters would be set for all algorithms.
+TEST(RankPlans, EveryPlanCanBeBuilt) {
+  CostModel costs;
+  costs.parameters.windows = true;
+  costs.parameters.directions = 4;
+  for (const Algorithm& algorithm : Algorithms()) {
+    const CollectivePlan chunks{.algorithm = std::string(algorithm.name), .chunks = 2};
+    costs.corrections[CorrectionKey(chunks, AllReduce(8, 1))] = {{1, 0.5}};
+  }
+  int64_t plans = 0;
+  for (const int64_t count : {1, 1000, 1000000}) {
+    const absl::StatusOr<std::vector<PlanCost>> ranked = RankPlans(AllReduce(8, count), costs);
+    ASSERT_TRUE(ranked.ok()) << ranked.status();
+    for (const PlanCost& cost : *ranked) {
+      const absl::Status built = BuildSchedule(cost.plan, AllReduce(8, count), 0).status();
+      EXPECT_TRUE(built.ok()) << built;
+      ++plans;
+    }
+  }
+  EXPECT_GT(plans, 20);
+}
+
 TEST(MakePlan, FewRoundsForSmallSizesFewBytesForLarge) {
   EXPECT_EQ(MakePlan(AllReduce(8, 1))->algorithm, "direct_one_shot");
   const CollectiveSpec large = AllReduce(8, 85002);
