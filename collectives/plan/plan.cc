@@ -1,6 +1,8 @@
 // Builds the schedules of plans and computes their costs.
 #include "collectives/plan/plan.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
 #include "collectives/plan/algorithm.h"
@@ -46,12 +48,14 @@ std::string RefuseUnusedParameters(const CollectivePlan& plan, const Algorithm& 
                                            {"grid", plan.grid != defaults.grid, &Algorithm::uses_grid},
                                            {"radix", plan.radix != defaults.radix, &Algorithm::uses_radix}}) {
     if (!is_set || algorithm.*uses) continue;
-    std::string users;
+    std::string text = absl::StrCat("no parameter ", name, ": ", algorithm.name, " does not use it");
+    // Most algorithms use the other two.
+    if (uses != &Algorithm::uses_grid && uses != &Algorithm::uses_radix) return text;
+    absl::string_view separator = "; the algorithms that use it are ";
     for (const Algorithm& other : Algorithms()) {
-      if (other.*uses) absl::StrAppend(&users, users.empty() ? "" : ", ", other.name);
+      if (other.*uses) absl::StrAppend(&text, std::exchange(separator, ", "), other.name);
     }
-    return absl::StrCat("no ", name, "=, which ", algorithm.name, " does not use; the algorithms that use it are ",
-                        users);
+    return text;
   }
   return "";
 }

@@ -157,12 +157,11 @@ TEST(CollectivePlan, ParametersThatAnAlgorithmDoesNotUseAreRefused) {
   for (const auto& [plan, expected] : std::vector<std::pair<const char*, const char*>>{
            {"ring grid=2x3",
             "found plan ring chunks=1 channels=1 grid=2x3 for all_reduce(sum) f32[64] over 6 ranks, "
-            "expected no grid=, which ring does not use; the algorithms that use it are ring_2d, "},
+            "expected no parameter grid: ring does not use it; the algorithms that use it are ring_2d, "},
            {"binomial radix=3",
-            "expected no radix=, which binomial does not use; the algorithms that use it are "
-            "k_nomial"},
-           {"mapped_windows chunks=2", "expected no chunks=, which mapped_windows does not use"},
-           {"mapped_slots channels=2", "expected no channels=, which mapped_slots does not use"}}) {
+            "expected no parameter radix: binomial does not use it; the algorithms that use it are k_nomial"},
+           {"mapped_windows chunks=2", "expected no parameter chunks: mapped_windows does not use it"},
+           {"mapped_slots channels=2", "expected no parameter channels: mapped_slots does not use it"}}) {
     EXPECT_THAT(std::string(BuildSchedule(*ParsePlan(plan), AllReduce(6, 64), 0).status().message()),
                 HasSubstr(expected));
   }
