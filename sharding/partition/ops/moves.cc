@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/containers.h"
 #include "sharding/partition/ops/families.h"
 #include "sharding/partition/ops/window_halo.h"
 
@@ -67,8 +68,11 @@ bool Moves(const Instruction& op, size_t d) {
   }
 }
 
+// What the shards of an instruction need along a dimension that is split into so many shards.
+using NeedFunction = WindowNeed (*)(const Instruction& op, size_t d, int64_t shards);
+
 std::vector<MovedDim> MovedDims(const Instruction& op, const OpRule& rule, const Assignment& assignment,
-                             WindowNeed (*need)(const Instruction&, size_t, int64_t)) {
+                                NeedFunction need) {
   std::vector<MovedDim> moved;
   for (int64_t d = 0; d < std::ssize(rule.results[0]); ++d) {
     const int64_t shards = ShardCount(AxesOf(assignment, rule.results[0][d]));
@@ -129,7 +133,7 @@ Halos SliceHalos(const Instruction& instruction, const OpRule& rule, const Assig
 }
 
 // Returns the operand with the elements that each shard of the result needs in the dimensions that the op moves.
-LocalArray FetchMoved(LocalBuilder& local, const LocalOp& op, WindowNeed (*need)(const Instruction&, size_t, int64_t)) {
+LocalArray FetchMoved(LocalBuilder& local, const LocalOp& op, NeedFunction need) {
   LocalArray x = op.operands[0];
   for (const MovedDim& moved : MovedDims(*op.source, *op.rule, *op.assignment, need)) {
     x.local = FetchHalo(local, {x, moved.dim, nullptr, CauseOf(op, moved)}, moved.need.need);

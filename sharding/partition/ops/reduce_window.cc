@@ -123,7 +123,7 @@ std::vector<bool> SplitReduceWindow(const Instruction& instruction, const OpRule
 Halos ReduceWindowHalos(const Instruction& instruction, const OpRule& rule, const Assignment& assignment) {
   Halos halos;
   for (const WindowedDim& split : WindowedDims(instruction, rule, assignment)) {
-    for (size_t i = 0; i < instruction.operand_count() / 2; ++i) {
+    for (size_t i = 0; std::cmp_less(i, instruction.operand_count() / 2); ++i) {
       halos.push_back({i, split.dim, split.need.need});
     }
   }
