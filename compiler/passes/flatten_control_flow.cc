@@ -79,18 +79,18 @@ Instruction* UnrolledResult(const Instruction& loop) {
 
 // The result of a conditional or loop without control flow. Returns null for a loop that remains, and for all other
 // instructions.
-absl::StatusOr<Instruction*> StraightResult(const Instruction& instruction) {
+absl::StatusOr<Instruction*> FlattenedResult(const Instruction& instruction) {
   if (instruction.opcode() == Opcode::kWhile) return UnrolledResult(instruction);
   if (instruction.opcode() != Opcode::kConditional) return nullptr;
   XLAD_RETURN_IF_ERROR(CheckSizeWith(instruction, *instruction.parent()));
   return SelectedBranch(instruction);
 }
 
-absl::Status Straighten(Computation* computation) {
+absl::Status Flatten(Computation* computation) {
   for (bool again = true; again;) {  // Branches and bodies may contain conditionals and loops.
     again = false;
     for (Instruction* at : Snapshot(*computation)) {
-      XLAD_ASSIGN_OR_RETURN(Instruction* const result, StraightResult(*at));
+      XLAD_ASSIGN_OR_RETURN(Instruction* const result, FlattenedResult(*at));
       if (result == nullptr) continue;
       at->ReplaceAllUsesWith(result);
       computation->Remove(at);
@@ -107,7 +107,7 @@ absl::Status FlattenControlFlow(hlo::Module& module, PassContext&) {
   const std::vector<Computation*> steps = StepComputations(module);
   const absl::flat_hash_set<const Computation*> is_step(steps.begin(), steps.end());
   for (const auto& computation : module.computations()) {
-    if (!is_step.contains(computation.get())) XLAD_RETURN_IF_ERROR(Straighten(computation.get()));
+    if (!is_step.contains(computation.get())) XLAD_RETURN_IF_ERROR(Flatten(computation.get()));
   }
   FinishEdits(&module);
   return absl::OkStatus();
