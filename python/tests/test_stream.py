@@ -6,13 +6,12 @@ import os
 import queue
 import signal
 import threading
-import time
 import unittest
 from unittest import mock
 
 import jax.numpy as jnp
 import numpy as np
-from harness import ClusterTest
+from harness import ClusterTest, wait_for
 
 import xlad
 
@@ -85,15 +84,19 @@ class Streams(ClusterTest):
     def test_a_job_whose_client_is_slow_says_what_it_waits_for(self):
         given = queue.SimpleQueue()
         given.put(np.ones((4, 3), np.float32))
-        with mock.patch("xlad.waiting.SAY_AFTER_S", 0.05), self.assertLogs("xlad", logging.WARNING) as logs:
+        soon = mock.patch.multiple("xlad.waiting", SAY_AFTER_S=0.05, SAY_AGAIN_S=0.2)
+        with soon, self.assertLogs("xlad", logging.WARNING) as logs:
             run = self.train((given.get() for _ in itertools.count()), 2)
             next(run)
-            while not any("waits for batch 1" in text for text in logs.output):  # The worker requests it soon.
-                self.assertEqual(run.status().state, "RUNNING")
-                time.sleep(0.05)
+            # The worker requests the batch soon. The run finds the reason by the beginning of a sentence of `why`.
+            wait_for(lambda: any("waits for batch 1" in text for text in logs.output), "the warning about batch 1")
+            self.assertEqual(run.status().state, "RUNNING")
         self.assertIn(f"if its client has ended, cancel the job (xlad cancel {run.job_id})", logs.output[-1])
         given.put(np.ones((4, 3), np.float32))
         self.assertEqual(run.result(), 18)
+        with mock.patch("xlad.run.Silence") as silence:
+            self.train(np.ones((4, 3), np.float32), 1).result()
+        silence.assert_not_called()  # The job has all its batches.
 
     def test_recovery_replays_the_batches(self):
         steps = 60

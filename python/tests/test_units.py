@@ -327,6 +327,28 @@ class Waits(unittest.TestCase):
         self.assertEqual(self.running(), [])
 
 
+class Silences(unittest.TestCase):
+    def test_the_coordinator_is_asked_less_often_if_it_knows_no_reason(self):
+        answers = iter(["", "", OSError(), "", "", "job-1 waits for batch 3"])
+
+        def why():
+            answer = next(answers)
+            if isinstance(answer, OSError):
+                raise answer
+            return answer
+
+        with mock.patch.object(waiting.threading, "Thread"), mock.patch.object(waiting.threading, "Event") as event, \
+                mock.patch.object(waiting.time, "monotonic", side_effect=itertools.count(0, 1000)):
+            event.return_value.wait.side_effect = [False] * 6 + [True]
+            event.return_value.is_set.return_value = False
+            silence = waiting.Silence(why)
+            with self.assertLogs("xlad", "WARNING") as logs:
+                silence._run()
+        self.assertEqual(len(logs.output), 1)
+        pauses = [call.args[0] for call in event.return_value.wait.call_args_list]
+        self.assertEqual(pauses, [5, 10, 20, 40, 60, 60, 60])
+
+
 class Indices(unittest.TestCase):
     def test_indices_select_the_same_elements_as_in_numpy(self):
         x = np.arange(60).reshape(3, 4, 5)

@@ -210,6 +210,7 @@ class Cluster:
                 self._make_room(job.axes)
         spec = job.spec(keep_final_state=True)
         recovery.fill(spec)
+        watching = watching._replace(may_wait_for_batches=job.stream is not None)
         watching.progress.phase("upload")
         self._connection.put_blobs(blob for blob in (job.program, job.state, job.data) if blob)
         answer = self._connection.repeat("SubmitJob", client_key=uuid.uuid4().hex, spec=spec, alive=self._check_alive)

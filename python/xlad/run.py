@@ -80,6 +80,7 @@ class Watching(NamedTuple):
     evaluate: Callable[[Any, int], Any] | None = None  # Called with a state and its step.
     evaluate_every: int = 0
     first_step: int = 0
+    may_wait_for_batches: bool = True  # False if it is known that the job has all its batches.
     progress: Progress = Progress()
     # True if `progress` is also drawn in loops over the steps; None if it is drawn only in wait() and result(); False
     # if it is never drawn.
@@ -185,16 +186,19 @@ class Run(Iterator[Step]):
 
     def _watch(self) -> Iterator[Step]:
         waiting = Waiting(self.job_id, self.why)
-        silence = Silence(functools.partial(_why_without_batches, self._connection, self.job_id))
+        silence = None
+        if self._watching.may_wait_for_batches:
+            silence = Silence(functools.partial(_why_without_batches, self._connection, self.job_id))
         try:
             yield from self._updates_of(waiting, silence)
         finally:
-            silence.stop()
+            if silence is not None:
+                silence.stop()
             waiting.stop()
             if self._draws:
                 self._watching.progress.close()
 
-    def _updates_of(self, waiting: Waiting, silence: Silence) -> Iterator[Step]:
+    def _updates_of(self, waiting: Waiting, silence: Silence | None) -> Iterator[Step]:
         lost_since: float | None = None
         while True:
             stream = self._connection.stream("WatchJob", job_id=self.job_id, from_step=self._from_step())
@@ -205,7 +209,8 @@ class Run(Iterator[Step]):
                     waiting.update(protos.enum_name("JobState", update.status.state), update.status.reason)
                     self._draw()
                     for metrics in update.metrics:
-                        silence.report()
+                        if silence is not None:
+                            silence.report()
                         yield self._report(metrics)
                 # The stream ends after the last metrics. The status may say earlier that the job has ended.
                 if self._status is not None and self._has_ended():

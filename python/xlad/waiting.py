@@ -73,7 +73,8 @@ class Waiting:
 
 class Silence:
     """Logs a warning (logger "xlad") when no report has come for SAY_AFTER_S, and again every SAY_AGAIN_S. The text of
-    the warning is the result of `why`; if it is empty, nothing is logged. Runs until `stop` is called."""
+    the warning is the result of `why`. If it is empty or `why` fails, nothing is logged, and the time until the next
+    call of `why` doubles, up to SAY_AGAIN_S. Runs until `stop` is called."""
 
     def __init__(self, why: Callable[[], str]) -> None:
         self._why = why
@@ -88,15 +89,15 @@ class Silence:
         self._stopped.set()
 
     def _run(self) -> None:
-        said: float | None = None
-        while not self._stopped.wait(SAY_AFTER_S):
-            now = time.monotonic()
-            if now - self._reported < SAY_AFTER_S or (said is not None and now - said < SAY_AGAIN_S):
+        pause = SAY_AFTER_S
+        while not self._stopped.wait(pause):
+            if time.monotonic() - self._reported < SAY_AFTER_S:
+                pause = SAY_AFTER_S
                 continue
             try:
                 text = self._why()
             except Exception:  # noqa: BLE001  The coordinator cannot be reached.
-                continue
+                text = ""
             if text and not self._stopped.is_set():
                 logging.getLogger("xlad").warning("%s", text)
-                said = now
+            pause = SAY_AGAIN_S if text else min(2 * pause, SAY_AGAIN_S)
