@@ -189,7 +189,7 @@ void CoordinatorCore::OnTick() {
 absl::StatusOr<WhyJobResponse> CoordinatorCore::Why(const JobId& id) const {
   const Job* job = context_.jobs.Find(id);
   if (job == nullptr) return absl::NotFoundError(absl::StrCat("no job ", id.str(), "; xlad ps lists the jobs"));
-  return WhyJob(context_, *job);
+  return WhyJob(context_, *job, sessions_.WhyItMayEnd(id));
 }
 
 CoordinatorStatus CoordinatorCore::Status() const {

@@ -8,6 +8,7 @@ namespace xlad::service {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class SessionsTest : public ::testing::Test, protected Cluster {
  protected:
@@ -144,9 +145,11 @@ TEST_F(SessionsTest, ExpiresOnlyWhenNotHeld) {
   Release(id);
   RunFor(60'000, {1, 2});
   EXPECT_TRUE(Check(id).ok());
+  EXPECT_THAT(Why(id), Not(HasSubstr("its client")));
   Release(id);
   RunFor(9'000, {1, 2});
   EXPECT_TRUE(Check(id).ok());
+  EXPECT_THAT(Why(id), HasSubstr("its client has been disconnected for 9 s; the session ends after 10 s unless"));
   ASSERT_TRUE(Hold(id).ok());  // A client holds the session again before the grace period ends.
   RunFor(20'000, {1, 2});
   EXPECT_TRUE(Check(id).ok());

@@ -107,9 +107,17 @@ void SessionMachine::OnTick() {
     if (context_.now_ns - holds.released_ns < context_.options.session_grace_ms * kNsPerMs) continue;
     Job* job = context_.jobs.Find(id);
     if (job == nullptr || HasEnded(*job)) continue;
-    const int64_t seconds = context_.options.session_grace_ms / 1000;
-    EndJob(context_, job, CANCELLED, absl::StrCat("its client has been disconnected for ", seconds, " s"));
+    EndJob(context_, job, CANCELLED,
+           absl::StrCat("its client has been disconnected for ", context_.options.session_grace_ms / 1e3, " s"));
   }
+}
+
+std::string SessionMachine::WhyItMayEnd(const JobId& id) const {
+  const auto held = holds_.find(id);
+  if (held == holds_.end() || held->second.count > 0) return "";
+  return absl::StrCat("its client has been disconnected for ",
+                      (context_.now_ns - held->second.released_ns) / kNsPerSecond, " s; the session ends after ",
+                      context_.options.session_grace_ms / 1e3, " s unless the client reconnects");
 }
 
 }  // namespace xlad::service

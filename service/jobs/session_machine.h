@@ -34,6 +34,8 @@ class SessionMachine {
 
   // Ends sessions that no client has held for session_grace_ms.
   void OnTick();
+  // Returns for how long no client has held the session. Empty if a client holds it, and if it has ended.
+  std::string WhyItMayEnd(const JobId& id) const;
   void OnEnded(const JobId& id);
   // Starts the grace period in which clients must hold their sessions again.
   void AfterRecovery();

@@ -252,7 +252,7 @@ std::string Sentences(const google::protobuf::RepeatedPtrField<std::string>& par
 
 }  // namespace
 
-WhyJobResponse WhyJob(const Context& context, const Job& job) {
+WhyJobResponse WhyJob(const Context& context, const Job& job, const std::string& of_client) {
   WhyJobResponse why;
   why.set_since_unix_ns(job.since_unix_ns);
   why.set_submitted_by(job.submitted_by);
@@ -272,6 +272,7 @@ WhyJobResponse WhyJob(const Context& context, const Job& job) {
     default:
       ExplainEnded(job, &why);
   }
+  if (!of_client.empty()) why.add_evidence(of_client);
   if (!HasEnded(job)) {
     ExplainWorkers(context, job, &why);
     if (job.failures > 0) {

@@ -5,6 +5,7 @@
 
 namespace xlad::service {
 
-WhyJobResponse WhyJob(const Context& context, const Job& job);
+// `of_client` is the evidence about the client of a session; it may be empty.
+WhyJobResponse WhyJob(const Context& context, const Job& job, const std::string& of_client);
 
 }  // namespace xlad::service
