@@ -57,8 +57,9 @@ XLAD_REDUCE_INLINE float XladFloat(uint32_t bits) { return __builtin_bit_cast(fl
 XLAD_REDUCE_INLINE uint32_t XladBits(float value) { return __builtin_bit_cast(uint32_t, value); }
 XLAD_REDUCE_INLINE float XladPowerOfTwo(int exponent) { return XladFloat((uint32_t)(exponent + 127) << 23); }
 
-/* The conversions of tensor/small_float.h, except for the payloads of NaNs. If the code of an overflow is that of -0,
- * the format has one NaN with this code; if it is 0x7f, overflows are NaN. Otherwise they are infinite. */
+/* The conversions of tensor/small_float.h, except that decoding does not keep the payload of a NaN. If the code of an
+ * overflow is that of -0, the format has one NaN with this code; if it is 0x7f, overflows are NaN. Otherwise they are
+ * infinite. */
 XLAD_REDUCE_INLINE float XladDecodeF8(uint32_t bits, uint32_t format) {
   const int mantissa_bits = format & 0xff, bias = format >> 8 & 0xff;
   const uint32_t code = bits & 0x7f, overflow = format >> 24;
@@ -71,7 +72,7 @@ XLAD_REDUCE_INLINE float XladDecodeF8(uint32_t bits, uint32_t format) {
 XLAD_REDUCE_INLINE uint8_t XladEncodeF8(float value, uint32_t format) {
   const int mantissa_bits = format & 0xff, bias = format >> 8 & 0xff, drop = 23 - mantissa_bits;
   const uint32_t overflow = format >> 24, sign = XladBits(value) >> 31 << 7, magnitude = XladBits(value) & 0x7fffffff;
-  if (value != value) return (uint8_t)(overflow == 0x80 ? 0x80 : sign | 0x7f);
+  if (value != value) return (uint8_t)(overflow == 0x80 ? 0x80 : sign | overflow | 1u << (mantissa_bits - 1));
   uint32_t code = 0;
   if (XladFloat(magnitude) < XladPowerOfTwo(1 - bias)) { /* The sum rounds the subnormal result. */
     const float shifted = XladPowerOfTwo(1 - bias + drop);
