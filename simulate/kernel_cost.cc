@@ -23,77 +23,87 @@ constexpr double kRandomOps = 50;
 
 double Bytes(const hlo::Shape& shape) { return static_cast<double>(shape.bytes()); }
 
-// The registers of the vector unit have words of 32 bits. Returns the largest number of words of an element of the
-// results or of the first operand, in which elements of fewer bits count as one word. The formula of FFTs is for
-// complex elements, so the two parts count as one there.
-double WordsOfElement(const Instruction& instruction) {
-  double words = 1;
-  const auto add = [&](const hlo::Shape& shape) {
-    for (const hlo::Shape* leaf : hlo::ArrayLeaves(shape)) {
-      const bool is_fft = instruction.opcode() == Opcode::kFft;
-      const int bits = tensor::BitWidth(is_fft ? tensor::RealPartOf(leaf->type()) : leaf->type());
-      words = std::max(words, bits / 32.0);
-    }
-  };
-  add(instruction.shape());
-  if (instruction.operand_count() > 0) add(instruction.operand(0)->shape());
+// The registers of the vector unit have words of 32 bits. Returns the number of words of an element, at least one.
+double WordsOf(tensor::ElementType type) { return std::max(1.0, tensor::BitWidth(type) / 32.0); }
+
+// The number of words of one element of each of the operands [begin, end), all together.
+double WordsOfOperands(const Instruction& instruction, int64_t begin, int64_t end) {
+  double words = 0;
+  for (int64_t i = begin; i < end; ++i) words += WordsOf(instruction.operand(i)->shape().type());
   return words;
 }
 
-// The number of vector operations of one instruction whose elements are words.
-double WordOps(const Instruction& instruction) {
+// The number of words of one element of the result or of the first operand, whichever has more. The operands of a
+// comparison, for example, may have more words than its result.
+double WordsOfElementwise(const Instruction& instruction) {
+  const double words = WordsOf(instruction.shape().type());
+  if (instruction.operand_count() == 0 || !instruction.operand(0)->shape().is_array()) return words;
+  return std::max(words, WordsOf(instruction.operand(0)->shape().type()));
+}
+
+double WordsOfArrays(const hlo::Shape& shape) {
+  double words = 0;
+  for (const hlo::Shape* leaf : hlo::ArrayLeaves(shape)) {
+    words += static_cast<double>(leaf->elements()) * WordsOf(leaf->type());
+  }
+  return words;
+}
+
+// The number of vector operations of one instruction. Each of them is for words of 32 bits.
+double VectorOps(const Instruction& instruction) {
   const hlo::Shape& shape = instruction.shape();
+  const int64_t operands = instruction.operand_count();
   const auto log2_of = [](double n) { return std::max(1.0, std::log2(std::max(n, 2.0))); };
   switch (instruction.opcode()) {
     case Opcode::kReduce:
-      return PaddedElements(instruction.operand(0)->shape()) * static_cast<double>(instruction.operand_count()) / 2;
+      return PaddedElements(instruction.operand(0)->shape()) * WordsOfOperands(instruction, 0, operands / 2);
     case Opcode::kReduceWindow:
-      return PaddedElements(shape) * hlo::WindowElements(instruction);
+      return PaddedElements(shape) * hlo::WindowElements(instruction) * WordsOfOperands(instruction, 0, operands / 2);
     case Opcode::kSort:
     case Opcode::kTopk: {
-      // A bitonic sort of n elements has at most n log2(n)^2 / 2 compare-exchanges, of two operations for each operand.
+      // A bitonic sort of n elements has at most n log2(n)^2 / 2 compare-exchanges, of two operations for each word.
       const hlo::Shape& keys = instruction.operand(0)->shape();
       const int64_t along = instruction.dimensions().empty() ? keys.ndim() - 1 : instruction.dimensions()[0];
       const double rounds = keys.ndim() == 0 ? 1 : log2_of(static_cast<double>(keys.dim(along)));
-      return PaddedElements(keys) * rounds * rounds * static_cast<double>(instruction.operand_count());
+      return PaddedElements(keys) * rounds * rounds * WordsOfOperands(instruction, 0, operands);
     }
-    case Opcode::kScan:
-      return PaddedElements(instruction.operand(0)->shape()) * 2 *
-             log2_of(static_cast<double>(instruction.operand(0)->shape().elements()));
+    case Opcode::kScan: {
+      const hlo::Shape& input = instruction.operand(0)->shape();
+      return PaddedElements(input) * 2 * log2_of(static_cast<double>(input.elements())) *
+             WordsOfOperands(instruction, 0, operands - instruction.attributes().num_carries);
+    }
     case Opcode::kFft: {
       double length = 1;
       for (const int64_t size : instruction.attributes().fft_length) length *= static_cast<double>(size);
-      return 5 * hlo::ElementsOfArrays(shape) * log2_of(length);
+      // The formula is for complex elements, so the two parts of an element are not counted separately.
+      return 5 * hlo::ElementsOfArrays(shape) * log2_of(length) * WordsOf(tensor::RealPartOf(shape.type()));
     }
     case Opcode::kCholesky:
     case Opcode::kTriangularSolve: {
       const hlo::Shape& matrix = instruction.operand(0)->shape();
-      return hlo::ElementsOfArrays(shape) * static_cast<double>(matrix.dim(matrix.ndim() - 1)) / 3;
+      return WordsOfArrays(shape) * static_cast<double>(matrix.dim(matrix.ndim() - 1)) / 3;
     }
     case Opcode::kRngBitGenerator:
     case Opcode::kRng:
-      return kRandomOps * hlo::ElementsOfArrays(shape);
+      return kRandomOps * WordsOfArrays(shape);
     case Opcode::kSelectAndScatter:
-      return PaddedElements(instruction.operand(1)->shape()) * hlo::WindowElements(instruction);
-    case Opcode::kScatter:
-      return 2 * PaddedElements(instruction.operand(instruction.operand_count() - 1)->shape());
+      return PaddedElements(instruction.operand(1)->shape()) * hlo::WindowElements(instruction) *
+             WordsOfOperands(instruction, 1, 2);
+    case Opcode::kScatter:  // n operands, the indices, and n updates.
+      return 2 * PaddedElements(instruction.operand(operands - 1)->shape()) *
+             WordsOfOperands(instruction, operands / 2 + 1, operands);
     default:
       break;
   }
   if (!shape.is_array()) return 0;
   switch (compiler::CostOf(instruction)) {
     case compiler::OpCost::kCheap:
-      return kCheapOps * PaddedElements(shape);
+      return kCheapOps * PaddedElements(shape) * WordsOfElementwise(instruction);
     case compiler::OpCost::kExpensive:
-      return kExpensiveOps * PaddedElements(shape);
+      return kExpensiveOps * PaddedElements(shape) * WordsOfElementwise(instruction);
     default:
       return 0;
   }
-}
-
-double VectorOps(const Instruction& instruction) {
-  const double ops = WordOps(instruction);
-  return ops == 0 ? 0 : ops * WordsOfElement(instruction);
 }
 
 bool ReadsAPart(const Instruction& user, const Instruction* whole) {

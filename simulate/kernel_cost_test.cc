@@ -91,6 +91,58 @@ TEST_F(KernelCostTest, ElementsOf64BitsAreTwoWords) {
   EXPECT_DOUBLE_EQ(us("c128", "c128", fft), 2 * us("c64", "c64", fft));
 }
 
+TEST_F(KernelCostTest, WordsOfOperandsAndResultsAreAdded) {
+  const auto bits = [&](const char* type) {
+    return Cost(absl::Substitute("HloModule m\nENTRY e {\n  s = u64[2] parameter(0)\n  ROOT r = (u64[2], $0[4096]) "
+                                 "rng-bit-generator(s), algorithm=rng_threefry\n}",
+                                 type))
+        .vpu_us;
+  };
+  // The state has four words.
+  EXPECT_DOUBLE_EQ(bits("u64") / bits("u32"), (4.0 + 2 * 4096) / (4 + 4096));
+
+  const auto us = [&](const char* a, const char* b, const char* text) {
+    return Cost(absl::Substitute(text, a, b)).vpu_us;
+  };
+  const char* const sort = R"(HloModule m
+less {
+  a = $0[] parameter(0)
+  b = $0[] parameter(1)
+  c = $1[] parameter(2)
+  d = $1[] parameter(3)
+  ROOT r = pred[] compare(a, b), direction=LT
+}
+ENTRY e {
+  a = $0[8,1024] parameter(0)
+  b = $1[8,1024] parameter(1)
+  ROOT r = ($0[8,1024], $1[8,1024]) sort(a, b), dimensions={1}, to_apply=less
+})";
+  const char* const reduce = R"(HloModule m
+both {
+  a = $0[] parameter(0)
+  b = $1[] parameter(1)
+  c = $0[] parameter(2)
+  d = $1[] parameter(3)
+  e = $0[] add(a, c)
+  f = $1[] add(b, d)
+  ROOT r = ($0[], $1[]) tuple(e, f)
+}
+ENTRY e {
+  a = $0[8,1024] parameter(0)
+  b = $1[8,1024] parameter(1)
+  c = $0[] constant(0)
+  d = $1[] constant(0)
+  ROOT r = ($0[8], $1[8]) reduce(a, b, c, d), dimensions={1}, to_apply=both
+})";
+  for (const char* const text : {sort, reduce}) {
+    const double words = us("f32", "s32", text);
+    EXPECT_GT(words, 0);
+    EXPECT_DOUBLE_EQ(us("f32", "s64", text), 1.5 * words);
+    EXPECT_DOUBLE_EQ(us("f64", "s32", text), 1.5 * words);
+    EXPECT_DOUBLE_EQ(us("f64", "s64", text), 2 * words);
+  }
+}
+
 TEST_F(KernelCostTest, DotsAreProducts) {
   const MatrixProduct dot = Product(R"(HloModule m
 ENTRY e {
