@@ -32,7 +32,12 @@ TEST(Slice, ParsesChipsAndSizes) {
   };
   EXPECT_THAT(error("v5e-4x4x4"), HasSubstr("of 3 dimensions, expected the 2 dimensions of chip v5e, such as v5e-8x8"));
   EXPECT_THAT(error("v5p-12"), HasSubstr("of 1 dimension, expected the 3 dimensions of chip v5p, such as v5p-2x2x3"));
+  // The topologies that errors name are built.
+  EXPECT_THAT(error("v5e-512"), HasSubstr("such as 2xv5e-16x16"));
+  EXPECT_THAT(error("v2-512"), HasSubstr("such as v2-16x16"));
+  EXPECT_THAT(error("2xv5e-4x4x4"), HasSubstr("such as 2xv5e-8x8"));
   EXPECT_THAT(error("16x16"), HasSubstr("found topology \"16x16\" without a chip"));
+  EXPECT_EQ(ParseSlice("16x16", std::nullopt).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 struct Case {

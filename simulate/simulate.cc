@@ -84,10 +84,14 @@ absl::StatusOr<Prediction> Predict(const PreparedProgram& program, const Slice& 
   XLAD_ASSIGN_OR_RETURN(prediction.step, TimeStep(*program.compiled, program.collectives, placement, mesh, slice));
   const int chips = slice.chips() / slice.slices(), most = slice.chip.ici_max_chips;
   if (most > 0 && chips > most) {
-    prediction.step.warnings.push_back(absl::StrCat("topology ", slice.name, ": found a slice of ", chips,
-                                                    " chips, expected at most ", most, ", the largest slice of ",
-                                                    slice.chip.name, "; 2x", slice.chip.name,
-                                                    "-SIZES is two slices that a network connects"));
+    std::string warning = absl::StrCat("topology ", slice.name, ": found a slice of ", chips,
+                                       " chips, expected at most ", most, ", the largest slice of ", slice.chip.name);
+    if (slice.chip.dcn_bytes_per_s > 0) {
+      const int64_t slices = SlicesFor(slice.chip, slice.chips());
+      absl::StrAppend(&warning, "; ", slices, "x", slice.chip.name, "-SIZES is ", slices,
+                      " slices that a network connects");
+    }
+    prediction.step.warnings.push_back(std::move(warning));
   }
   const double peak = slice.chip.bf16_flops * slice.chips() * prediction.step.us / 1e6;
   if (peak > 0) prediction.mfu = program.flops / peak;

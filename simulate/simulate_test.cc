@@ -234,7 +234,11 @@ TEST(Simulate, SlicesThatAreNotBuilt) {
   EXPECT_THAT(warnings("v5e-16x16", R"("dp"=16, "tp"=16)"), testing::IsEmpty());
   EXPECT_THAT(warnings("v5e-16x32", R"("dp"=32, "tp"=16)"),
               testing::ElementsAre("topology v5e-16x32: found a slice of 512 chips, expected at most 256, the largest "
-                                   "slice of v5e; 2xv5e-SIZES is two slices that a network connects"));
+                                   "slice of v5e; 2xv5e-SIZES is 2 slices that a network connects"));
+  EXPECT_THAT(warnings("2xv5e-16x32", R"("dp"=64, "tp"=16)"),
+              testing::ElementsAre(testing::HasSubstr("; 4xv5e-SIZES is 4 slices that a network connects")));
+  // The chip file has no figures of a network between slices.
+  EXPECT_THAT(warnings("v2-16x32", R"("dp"=32, "tp"=16)"), testing::ElementsAre(testing::EndsWith("slice of v2")));
   EXPECT_THAT(warnings("2xv5e-16x16", R"("dp"=32, "tp"=16)"), testing::IsEmpty());
 }
 

@@ -39,6 +39,18 @@ std::vector<int> MostEvenSizes(int chips, int dimensions, int least) {
   return best;
 }
 
+// The name of a topology of about `chips` chips that is built, in at least `slices` slices.
+absl::StatusOr<std::string> BuiltTopology(const machine::Chip& chip, int64_t chips, int64_t slices) {
+  if (chip.dcn_bytes_per_s == 0) {
+    if (chip.ici_max_chips > 0) chips = std::min<int64_t>(chips, chip.ici_max_chips);
+    slices = 1;
+  } else {
+    slices = std::max(slices, SlicesFor(chip, chips));
+  }
+  XLAD_ASSIGN_OR_RETURN(const Slice slice, SliceOfChips(chip, chips / slices));
+  return slices == 1 ? slice.name : absl::StrCat(slices, "x", slice.name);
+}
+
 }  // namespace
 
 int Slice::chips() const {
@@ -85,6 +97,11 @@ absl::StatusOr<Slice> SliceOfChips(const machine::Chip& chip, int64_t chips) {
   return slice;
 }
 
+int64_t SlicesFor(const machine::Chip& chip, int64_t chips) {
+  const int64_t most = chip.ici_max_chips;
+  return most == 0 ? 1 : (chips + most - 1) / most;
+}
+
 absl::StatusOr<Slice> ParseSlice(absl::string_view topology, const std::optional<machine::Chip>& chip) {
   Slice slice;
   slice.name = std::string(topology);
@@ -107,17 +124,17 @@ absl::StatusOr<Slice> ParseSlice(absl::string_view topology, const std::optional
   if (chip.has_value()) {
     slice.chip = *chip;
   } else if (name.empty()) {
-    return absl::NotFoundError(absl::StrCat("found topology \"", topology,
-                                            "\" without a chip, expected one before the sizes, as in v5e-16x16, or a ",
-                                            "chip file of your own as --chip"));
+    return absl::InvalidArgumentError(absl::StrCat("found topology \"", topology,
+                                                   "\" without a chip, expected one before the sizes, as in ",
+                                                   "v5e-16x16, or a chip file of your own as --chip"));
   } else {
     XLAD_ASSIGN_OR_RETURN(slice.chip, machine::BuiltInChip(name));
   }
   if (std::ssize(slice.grid) != slice.chip.ici_dimensions) {
-    XLAD_ASSIGN_OR_RETURN(const Slice alike, SliceOfChips(slice.chip, chips));
+    XLAD_ASSIGN_OR_RETURN(const std::string alike, BuiltTopology(slice.chip, chips, slices));
     return absl::InvalidArgumentError(absl::StrCat(
         "found topology \"", topology, "\" of ", Counted(slice.grid.size(), "dimension"), ", expected the ",
-        Counted(slice.chip.ici_dimensions, "dimension"), " of chip ", slice.chip.name, ", such as ", alike.name));
+        Counted(slice.chip.ici_dimensions, "dimension"), " of chip ", slice.chip.name, ", such as ", alike));
   }
   if (slices == 1) return slice;
   if (slice.chip.dcn_bytes_per_s == 0) {

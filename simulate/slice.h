@@ -42,10 +42,14 @@ struct Slice {
   collectives::Network Network() const;
 };
 
+// The least number of slices that are built and that together have `chips` chips. 1 if the chip file does not say how
+// large a slice can be.
+int64_t SlicesFor(const machine::Chip& chip, int64_t chips);
+
 // "v5p-16x20x28" is a slice of a chip in deploy/chips, and "2xv5e-16x16" names two slices. If `chip` is set, it
-// replaces that chip, and the text may be the sizes alone: "16x16". InvalidArgument if the text has another form, if
-// the number of dimensions is not the chip's, if there are several slices and the chip file has no table [dcn], or if
-// there are more than kMaxChips chips. NotFound for an unknown chip.
+// replaces that chip, and the text may be the sizes alone: "16x16". InvalidArgument if the text has another form or
+// names no chip, if the number of dimensions is not the chip's, if there are several slices and the chip file has no
+// table [dcn], or if there are more than kMaxChips chips. NotFound for an unknown chip.
 absl::StatusOr<Slice> ParseSlice(absl::string_view topology, const std::optional<machine::Chip>& chip);
 
 // A slice of `chips` chips whose dimensions are about equal, the longest one last: 8 chips of v5e are v5e-2x4.
