@@ -94,7 +94,7 @@ TEST_F(KernelCostTest, ElementsOf64BitsAreTwoWords) {
 TEST_F(KernelCostTest, WordsOfOperandsAndResultsAreAdded) {
   const auto bits = [&](const char* type) {
     return Cost(absl::Substitute("HloModule m\nENTRY e {\n  s = u64[2] parameter(0)\n  ROOT r = (u64[2], $0[4096]) "
-                                 "rng-bit-generator(s), algorithm=rng_threefry\n}",
+                                 "rng-bit-generator(s), algorithm=rng_three_fry\n}",
                                  type))
         .vpu_us;
   };
