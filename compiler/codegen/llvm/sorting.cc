@@ -24,9 +24,6 @@ constexpr int64_t kFew = 64;
 // The maximum number of tiles, because every tile has scratch memory of its own.
 constexpr int64_t kMaxTilesWithScratch = 64;
 
-// The number of passes that merge pairs of runs until one run of `limit` positions remains.
-int PassesOf(int64_t limit) { return CeilLog2(limit); }
-
 }  // namespace
 
 size_t SortedDimension(const Instruction& root) {
@@ -112,7 +109,7 @@ void Merge(Ir& ir, const Positions& from, const Positions& to, const Runs& runs,
   ir.While(has_right, [&] { take(right); });
 }
 
-int SortedIn(int64_t limit) { return PassesOf(limit) % 2; }
+int SortedIn(int64_t limit) { return CeilLog2(limit) % 2; }
 
 void SortPositions(Ir& ir, const PositionRange& range, const std::array<Positions, 2>& arrays, const Before& before) {
   IrBuilder& b = ir.b;
@@ -123,7 +120,7 @@ void SortPositions(Ir& ir, const PositionRange& range, const std::array<Position
     llvm::Value* position = b.CreateAdd(range.begin, i);
     StorePosition(ir, arrays[0], position, position);
   });
-  if (PassesOf(range.limit) == 0) return;
+  if (CeilLog2(range.limit) == 0) return;
   llvm::Value* run = ir.Slot(i64);
   llvm::Value* from = ir.Slot(pointer);
   llvm::Value* to = ir.Slot(pointer);

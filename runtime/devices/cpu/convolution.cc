@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -79,7 +80,7 @@ Strided Part(Strided tensor, size_t dim, int64_t size) {
   return tensor;
 }
 
-constexpr size_t kNone = -1;
+constexpr size_t kNone = std::numeric_limits<size_t>::max();
 
 // One of the three tensors of the program: lhs, rhs or result.
 struct Side {
