@@ -88,6 +88,19 @@ absl::StatusOr<PreparedProgram> Prepare(const std::string& path, const std::stri
   return prepared;
 }
 
+// Prints each warning once, also if many meshes have it.
+class Warnings {
+ public:
+  void Print(const SimulatedRun& run) {
+    for (const std::string& warning : run.prediction.step.warnings) {
+      if (printed_.insert(warning).second) absl::FPrintF(stderr, "xlad: warning: %s\n", warning);
+    }
+  }
+
+ private:
+  std::set<std::string> printed_;
+};
+
 absl::StatusOr<SimulatedRun> RunOn(const PreparedProgram& program, const Slice& slice, const std::string& assign) {
   SimulatedRun run{slice, "", program.partitioned.mesh.ToString(), program.peak_bytes, program.flops, {}, {}};
   const auto placements = [&](const std::string& text) {
@@ -229,12 +242,14 @@ absl::StatusOr<std::vector<SimulatedRun>> Sweep(const SimulateOptions& options, 
   std::map<int, std::vector<const Slice*>> slices_of;  // Keyed by the number of chips, which determines the program.
   for (const Slice& slice : slices) slices_of[slice.chips()].push_back(&slice);
   std::vector<SimulatedRun> runs;
+  Warnings warnings;
   for (const auto& [chips, alike] : slices_of) {
     for (const sharding::Mesh& mesh : simulate::MeshesLike(named, chips, kMaxSweptMeshes)) {
       const absl::StatusOr<PreparedProgram> program = Prepare(options.path, mesh.ToString());
       for (const Slice* slice : alike) {
         absl::StatusOr<SimulatedRun> found = program.ok() ? RunOn(*program, *slice, options.assign) : program.status();
         if (found.ok()) {
+          warnings.Print(*found);
           runs.push_back(*std::move(found));
         } else {
           runs.push_back({*slice, "", mesh.ToString(), 0, 0, {}, found.status()});
@@ -267,10 +282,12 @@ absl::StatusOr<std::vector<SimulatedRun>> Simulate(const SimulateOptions& option
     all.push_back({options.path, options.compare});
   }
   std::vector<SimulatedRun> runs;
+  Warnings warnings;
   for (const auto& [path, mesh] : all) {
     XLAD_ASSIGN_OR_RETURN(const PreparedProgram program, Prepare(path, mesh));
     for (const Slice& slice : slices) {
       XLAD_ASSIGN_OR_RETURN(runs.emplace_back(), RunOn(program, slice, options.assign));
+      warnings.Print(runs.back());
       if (is_program) runs.back().program = path;
     }
   }
@@ -279,21 +296,10 @@ absl::StatusOr<std::vector<SimulatedRun>> Simulate(const SimulateOptions& option
   return runs;
 }
 
-// Prints each warning once, also if many meshes have it.
-void PrintWarnings(const std::vector<SimulatedRun>& runs) {
-  std::set<std::string> printed;
-  for (const SimulatedRun& run : runs) {
-    for (const std::string& warning : run.prediction.step.warnings) {
-      if (printed.insert(warning).second) absl::FPrintF(stderr, "xlad: warning: %s\n", warning);
-    }
-  }
-}
-
 absl::Status RunSimulate(const SimulateOptions& options) {
   XLAD_ASSIGN_OR_RETURN(const std::vector<Slice> slices, ReadSlices(options));
   XLAD_ASSIGN_OR_RETURN(const std::vector<SimulatedRun> runs,
                         options.sweep ? Sweep(options, slices) : Simulate(options, slices));
-  PrintWarnings(runs);
   const bool single = runs.size() == 1 && !options.sweep;
   if (options.format == "json") {
     Json json = Json::array();
