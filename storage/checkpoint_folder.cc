@@ -43,26 +43,22 @@ void AddCheckpoint(FileSystem& files, const std::string& folder, std::vector<Fou
   found->push_back({folder, std::move(index)});
 }
 
-// Adds the checkpoints in the folder of one job.
+// Adds the checkpoints in the folder of one job. If the job runs, it may replace its only checkpoint after the names of
+// the folders were read. No checkpoint is then found, so the names are read again.
 absl::Status AddJob(FileSystem& files, const std::string& folder, std::vector<FoundCheckpoint>* found) {
-  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(folder));
-  for (const std::string& name : names) {
-    if (ParseName(name).has_value()) AddCheckpoint(files, JoinPath(folder, name), found);
+  constexpr int kMaxLists = 3;
+  const size_t before = found->size();
+  bool has_folders = true;
+  for (int i = 0; i < kMaxLists && has_folders && found->size() == before; ++i) {
+    XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(folder));
+    has_folders = false;
+    for (const std::string& name : names) {
+      if (!ParseName(name).has_value()) continue;
+      has_folders = true;
+      AddCheckpoint(files, JoinPath(folder, name), found);
+    }
   }
   return absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<FoundCheckpoint>> ListOnce(FileSystem& files, const std::string& path) {
-  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(path));
-  std::vector<FoundCheckpoint> found;
-  AddCheckpoint(files, path, &found);
-  XLAD_RETURN_IF_ERROR(AddJob(files, path, &found));
-  for (const std::string& name : names) {
-    if (ParseName(name).has_value()) continue;
-    const absl::Status added = AddJob(files, JoinPath(path, name), &found);
-    if (!absl::IsNotFound(added)) XLAD_RETURN_IF_ERROR(added);  // It is a file, or has been removed meanwhile.
-  }
-  return found;
 }
 
 }  // namespace
@@ -90,11 +86,14 @@ absl::Status RemoveCheckpointFolder(FileSystem& files, const std::string& folder
 }
 
 absl::StatusOr<std::vector<FoundCheckpoint>> ListCheckpoints(FileSystem& files, const std::string& path) {
-  // A list is empty, too, if a running job replaces its only checkpoint after the names of the folders were read.
-  constexpr int kMaxLists = 3;
+  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(path));
   std::vector<FoundCheckpoint> found;
-  for (int i = 0; i < kMaxLists && found.empty(); ++i) {
-    XLAD_ASSIGN_OR_RETURN(found, ListOnce(files, path));
+  AddCheckpoint(files, path, &found);
+  XLAD_RETURN_IF_ERROR(AddJob(files, path, &found));
+  for (const std::string& name : names) {
+    if (ParseName(name).has_value()) continue;
+    const absl::Status added = AddJob(files, JoinPath(path, name), &found);
+    if (!absl::IsNotFound(added)) XLAD_RETURN_IF_ERROR(added);  // It is a file, or has been removed meanwhile.
   }
   return found;
 }

@@ -231,6 +231,24 @@ TEST(Checkpoint, AReplacedOneIsNotListed) {
   }
 }
 
+TEST(Checkpoint, AReplacedOneIsNotListedBesideThatOfAnotherJob) {
+  Random random(13);
+  const State state = SmallState(random);
+  MemoryFiles files;
+  const std::string old = *WriteCheckpoint(files, state, 2, 2, {"a", 1, 10});
+  const std::string other = *WriteCheckpoint(files, state, 2, 2, {"b", 1, 10});
+  std::string now;
+  files.before_read = [&] {  // The index of the old checkpoint is read first.
+    now = *WriteCheckpoint(files, state, 2, 2, {"a", 1, 20});
+    EXPECT_TRUE(RemoveCheckpointFolder(files, old).ok());
+  };
+  const auto found = ListCheckpoints(files, "/c");
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_EQ(found->size(), 2u);
+  EXPECT_EQ(found->front().folder, now);
+  EXPECT_EQ(found->back().folder, other);
+}
+
 TEST(Checkpoint, JobsThatAreRemovedWhileARootIsListedAreLeftOut) {
   Random random(14);
   const State state = SmallState(random);

@@ -1,6 +1,5 @@
 #include "storage/host_cache.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -376,18 +375,17 @@ bool HostCache::Trim(const std::string& keep) {
     std::string path;
   };
   written_bytes_ = 0;
-  DIR* const folder = opendir(folder_.c_str());
-  if (folder == nullptr) return false;
+  const absl::StatusOr<std::vector<std::string>> names = RealFileSystem().List(folder_);
+  if (!names.ok()) return false;  // The size of the cache is not known.
   std::vector<File> files;
   int64_t total = 0;
-  while (const dirent* entry = readdir(folder)) {
-    const std::string path = JoinPath(folder_, entry->d_name);
+  for (const std::string& name : *names) {
+    const std::string path = JoinPath(folder_, name);
     struct stat status{};
     if (lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
     files.push_back({status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec, status.st_blocks * 512, path});
     total += files.back().bytes;
   }
-  closedir(folder);
   std::sort(files.begin(), files.end(), [](const File& a, const File& b) { return a.used_ns < b.used_ns; });
   const int64_t target = options_.max_bytes - std::min(kTrimIntervalBytes, options_.max_bytes / 4);
   for (const File& file : files) {
