@@ -64,8 +64,8 @@ class Stream(NamedTuple):
 
 
 def as_data(data: Any) -> Any:
-    """Returns `data` as a tree of arrays, or as a list or iterator of batches. A mapping that JAX does not know, such as
-    the result of np.load for an .npz file, becomes a dictionary. Raises TypeError for anything else."""
+    """Returns `data` as a tree of arrays, or as a list or iterator of batches. A mapping that JAX does not know, such
+    as the result of np.load for an .npz file, becomes a dictionary. Raises TypeError for anything else."""
     if data is None or isinstance(data, list) or _is_tree(data):
         return data
     if isinstance(data, Mapping):
@@ -75,11 +75,11 @@ def as_data(data: Any) -> Any:
         shown = repr(path if len(path) <= _MAX_PATH else path[:_MAX_PATH] + "...")
         raise TypeError(f"found data {shown}, expected a tree of arrays, or batches: read the file first")
     if hasattr(data, "columns") and hasattr(data, "to_numpy"):  # A data frame would yield the names of its columns.
-        raise TypeError(f"found data of type {type(data).__name__}, expected a tree of arrays, such as a dictionary with "
-                        "an array for each column: dict(df) of a data frame df of pandas")
+        raise TypeError(f"found data of type {type(data).__name__}, expected a tree of arrays, such as a dictionary "
+                        "with an array for each column: dict(df) of a data frame df of pandas")
     if not is_iterable(data) or isinstance(data, (bytes, bytearray, Set)):
-        raise TypeError(f"found data of type {type(data).__name__}, expected a tree of arrays, a list of batches, or an "
-                        "object that yields batches, such as a data loader")
+        raise TypeError(f"found data of type {type(data).__name__}, expected a tree of arrays, a list of batches, or "
+                        "an object that yields batches, such as a data loader")
     return data
 
 
