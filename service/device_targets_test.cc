@@ -11,7 +11,7 @@ constexpr char kOldCpu[] = "cpu/znver3", kNewCpu[] = "cpu/znver5";
 
 std::string Why(Cluster* cluster, const std::string& job) {
   const Context& context = cluster->coordinator().context();
-  return WhyJob(context, *context.jobs.Find(JobId(job))).text();
+  return WhyJob(context, *context.jobs.Find(JobId(job)), "").text();
 }
 
 TEST(DeviceTargets, AJobTakesTwoModelsOfCpuAfterAGracePeriod) {

@@ -110,7 +110,8 @@ TEST(MixedJobs, AKindThatNoWorkerHasIsNamed) {
   EXPECT_TRUE(cluster.builds.empty());
   EXPECT_EQ(cluster.Status(job).state(), PENDING) << "another worker may still register";
   const Context& context = cluster.coordinator().context();
-  EXPECT_THAT(WhyJob(context, *context.jobs.Find(JobId(job))).text(), HasSubstr("start workers with 2 more devices"));
+  EXPECT_THAT(WhyJob(context, *context.jobs.Find(JobId(job)), "").text(),
+              HasSubstr("start workers with 2 more devices"));
   cluster.RunFor(5000, {1});
   EXPECT_EQ(cluster.Status(job).state(), FAILED);
   EXPECT_EQ(cluster.Status(job).reason(),

@@ -1,8 +1,9 @@
 """Delivers Ctrl-C reliably while a cluster is in use.
 
 Python drops exceptions that are raised inside a callback of its garbage collector, and JAX and this package have such
-callbacks: a KeyboardInterrupt that is raised there never reaches the user. If a KeyboardInterrupt is raised while gRPC takes a lock,
-gRPC waits forever. While a cluster is in use, an interrupt that arrives at either of these points is deferred.
+callbacks: a KeyboardInterrupt that is raised there never reaches the user. If a KeyboardInterrupt is raised while gRPC
+takes a lock, gRPC waits forever. While a cluster is in use, an interrupt that arrives at either of these points is
+deferred.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ bool Moves(const Instruction& op, size_t d) {
   }
 }
 
-// What the shards of an instruction need along a dimension that is split into so many shards.
+// What the shards of an instruction need along a dimension that is split into `shards` shards.
 using NeedFunction = WindowNeed (*)(const Instruction& op, size_t d, int64_t shards);
 
 std::vector<MovedDim> MovedDims(const Instruction& op, const OpRule& rule, const Assignment& assignment,
