@@ -93,8 +93,7 @@ class PtxTest(unittest.TestCase):
         with folder() as where:
             program = where / "f8.hlo"
             program.write_text("HloModule f8\nENTRY main {\n" + "\n".join(lines) + "\n}\n")
-            for gpu in GPUS:
-                self.assertRegex(self.assemble(program, gpu, where), r"\.entry xk\d+_")
+            self.assertRegex(self.assemble(program, GPUS[0], where), r"\.entry xk\d+_")
 
 
 ADD = "add { x = f32[] parameter(0) y = f32[] parameter(1) ROOT s = f32[] add(x, y) }"
