@@ -47,6 +47,7 @@ class SessionsTest : public ::testing::Test, protected Cluster {
     return coordinator().sessions().Locate(JobId(id));
   }
   std::string Why(const std::string& id) { return std::string(Check(id).message()); }
+  std::string WhyJob(const std::string& id) { return coordinator().Why(JobId(id))->text(); }
 };
 
 TEST_F(SessionsTest, ClientsAndWorkersAreToldWhereTheFirstWorkerServes) {
@@ -145,18 +146,18 @@ TEST_F(SessionsTest, ExpiresOnlyWhenNotHeld) {
   Release(id);
   RunFor(60'000, {1, 2});
   EXPECT_TRUE(Check(id).ok());
-  EXPECT_THAT(Why(id), Not(HasSubstr("its client")));
+  EXPECT_THAT(WhyJob(id), Not(HasSubstr("its client")));
   Release(id);
   RunFor(9'000, {1, 2});
   EXPECT_TRUE(Check(id).ok());
-  EXPECT_THAT(Why(id), HasSubstr("its client has been disconnected for 9 s; the session ends after 10 s unless"));
+  EXPECT_THAT(WhyJob(id), HasSubstr("its client has been disconnected for 9 s; the session ends after 10 s unless"));
   ASSERT_TRUE(Hold(id).ok());  // A client holds the session again before the grace period ends.
   RunFor(20'000, {1, 2});
   EXPECT_TRUE(Check(id).ok());
   Release(id);
   RunFor(11'000, {1, 2});
   EXPECT_EQ(Check(id).code(), absl::StatusCode::kAborted);
-  EXPECT_THAT(Why(id), HasSubstr("ended as CANCELLED. Evidence: its client has been disconnected for 10 s"));
+  EXPECT_THAT(WhyJob(id), HasSubstr("ended as CANCELLED. Evidence: its client has been disconnected for 10 s"));
   EXPECT_TRUE(Open("next").starts_with("job-"));
   EXPECT_EQ(Status(Open("next")).state(), STARTING) << "its devices are free";
 }
