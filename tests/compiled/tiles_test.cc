@@ -63,8 +63,12 @@ TEST(Tiles, ReductionsOfChannels) {
   for (const char* reducer : {"add", "max"}) {
     batch.AddOrdinaryAndSpecial(ChannelProgram("5,9,7,7", "9", "0,2,3", reducer, "f32"), Close(1e-4));
   }
-  for (const auto& [reducer, type, tolerance] :
-       {std::tuple("min", "f32", 0.0), {"mul", "f32", 1e-4}, {"add", "f64", 1e-12}, {"add", "f16", 0.05}}) {
+  for (const auto& [reducer, type, tolerance] : {std::tuple("min", "f32", 0.0),
+                                                 {"mul", "f32", 1e-4},
+                                                 {"add", "f64", 1e-12},
+                                                 {"add", "f16", 0.05},
+                                                 {"max", "bf16", 0.0},
+                                                 {"min", "f16", 0.0}}) {
     batch.Add(ChannelProgram("3,7,25", "7", "0,2", reducer, type), Close(tolerance));
   }
   batch.Add(ChannelProgram("70,20,3", "20", "0,2", "add", "f32"), Close(1e-4));

@@ -268,14 +268,19 @@ void EmitRowsInLanes(KernelContext& kernel, const DimensionSplit& split, const s
   });
 }
 
-// Whether all reductions are sums, products, maxima or minima of floats, and rows are long enough for several lanes.
+// Whether all reductions are sums or products of floats, or maxima or minima of f32 or f64, and rows are long enough for
+// several lanes. Maxima and minima of smaller floats are rounded one element at a time, but lanes are combined as
+// vectors.
 bool HasLanes(KernelContext& kernel, const DimensionSplit& split, const std::vector<Reduction>& reductions) {
   if (kernel.vector_bytes() == 0 || tensor::Product(split.sizes) == 0 ||
       tensor::Product(split.Sizes(split.reduced)) < kMinLaneElements) {
     return false;
   }
   return std::all_of(reductions.begin(), reductions.end(), [&](const Reduction& reduction) {
-    return reduction.leaves == 1 && reduction.reducer.Neutral(kernel.ir()) != nullptr;
+    if (reduction.leaves != 1 || reduction.reducer.Neutral(kernel.ir()) == nullptr) return false;
+    const hlo::Computation& reducer = *reduction.instruction->called()[0];
+    const std::optional<hlo::Opcode> plain = PlainReducer(reducer);
+    return plain == hlo::Opcode::kAdd || plain == hlo::Opcode::kMultiply || IsReorderableFloat(reducer);
   });
 }
 
