@@ -268,8 +268,8 @@ void EmitRowsInLanes(KernelContext& kernel, const DimensionSplit& split, const s
   });
 }
 
-// Whether all reductions are sums or products of floats, or maxima or minima of f32 or f64, and rows are long enough for
-// several lanes. Maxima and minima of smaller floats are rounded one element at a time, but lanes are combined as
+// Whether all reductions are sums or products of floats, or maxima or minima of f32 or f64, and rows are long enough
+// for several lanes. Maxima and minima of smaller floats are rounded one element at a time, but lanes are combined as
 // vectors.
 bool HasLanes(KernelContext& kernel, const DimensionSplit& split, const std::vector<Reduction>& reductions) {
   if (kernel.vector_bytes() == 0 || tensor::Product(split.sizes) == 0 ||
