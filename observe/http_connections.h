@@ -4,7 +4,7 @@
 // One thread reads the requests and sends the responses of all connections without blocking; other threads compute the
 // responses. A connection carries one request. It is closed when its response has been sent, or if the client is late.
 // The number of connections is limited (base/net/accept_gate.h): if more arrive, the oldest of those that have sent
-// nothing is closed, or else the oldest.
+// nothing is closed or, if all have sent something, the oldest of all.
 #pragma once
 
 #include <cstdint>

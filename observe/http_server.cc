@@ -60,8 +60,8 @@ std::string WithoutRanges(absl::string_view request) {
   return kept;
 }
 
-// The library parses requests and writes responses. Its own server is not used: a thread of it waits for each
-// connection, so that a few clients that send nothing would keep all others waiting.
+// The library parses requests and writes responses. Its own server is not used, because one of its threads waits for
+// each connection: a few clients that send nothing would block all others.
 class Library final : public httplib::Server {
  public:
   explicit Library(HttpHandler handler) : handler_(std::move(handler)) {

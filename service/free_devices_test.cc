@@ -218,8 +218,8 @@ int64_t CountIdle(const PartlyUsed& cluster, const std::vector<Peer>& peers) {
                        [&](const Peer& peer) { return !cluster.used.contains(peer.worker_id()); });
 }
 
-// A packed placement is as good as the other one and needs no more idle workers. A job that fits on one worker in use,
-// or else on one idle worker, gets the smallest such worker.
+// A packed placement is as good as the other one and needs no more idle workers. A job that fits on one worker in use
+// gets the smallest such worker. Any other job that fits on one idle worker gets the smallest of these.
 TEST(FreeDevices, PacksJobsOnWorkersInUse) {
   std::mt19937_64 random(3);
   int64_t spared = 0;  // Idle workers that packing spares.

@@ -1,5 +1,5 @@
 // Predicts the cost of a step of a program on a slice of chips. The program is partitioned and compiled as for a real
-// run, without checks and passes that only matter to programs that run, and then timed by a model.
+// run, except for checks and passes that matter only if the program runs. A model then computes its time.
 //
 //   program -> PrepareProgram: propagate, partition, passes, buffers (once for each mesh)
 //           -> Predict: placement on the torus, times of collectives and kernels (once for each slice)

@@ -8,8 +8,8 @@
 namespace xlad::worker {
 
 // A lease that is shorter than an earlier one is a pause. The coordinator repeats it while the task is too far ahead of
-// its peers (service/attempts/pace.h). A lease that is not shorter ends the pause. Without one, the task waits for at
-// most kPauseNs after the last shorter lease, because the coordinator may have ended. Then the longest lease applies.
+// its peers (service/attempts/pace.h). A lease that is not shorter ends the pause. If no such lease arrives, the pause
+// ends kPauseNs after the last shorter lease, because the coordinator may have ended. The longest lease then applies.
 class TaskLease {
  public:
   static constexpr int64_t kPauseNs = 3000 * kNsPerMs;

@@ -12,7 +12,7 @@ namespace xlad {
 
 // Runs `body` in a child process in which no file can have more than `limit` bytes. If `is_killed` is true, the first
 // write beyond the limit kills the child; otherwise the write fails. The child's exit code is 0 if `body` returns true,
-// else 1. Returns the status of waitpid, or -1 if there is no child.
+// and otherwise 1. Returns the status of waitpid, or -1 if there is no child.
 inline int RunWithFileLimit(rlim_t limit, bool is_killed, absl::FunctionRef<bool()> body) {
   const pid_t child = fork();
   if (child == 0) {

@@ -55,13 +55,13 @@ absl::StatusOr<SimulatedRun> SimulateRankZero(const CollectivePlan& plan, const 
 // for all bytes that must be sent, whichever is longer.
 double BandwidthBoundUs(const CollectiveSpec& spec, const Network& network);
 
-// Returns the fastest of several plans on the network, with its broken links and chips, by simulation. The plans are
-// rings along all directions of a grid of 2 or 3 dimensions with 1, 2 and 6 chunks, and `ring`, `halving_doubling`,
-// `swing`, `pat` and `direct` with default parameters. For more than 64 ranks, only `swing` and `pat` of these five are
-// tried, because they send few messages. If chips are broken, `ring_2d` on its own grid and, for up to 256 ranks,
-// `ring` in the snake order of the network are tried instead of the grid of the network. If there are more ranks, and
-// one side of that grid is longer than four times the other, `halving_doubling` is tried instead. InvalidArgument if
-// none of the plans can run the spec. Otherwise the errors of Simulate.
+// Returns the fastest of several plans on the network, with its broken links and chips, by simulation. The plans are:
+//   - If no chip is broken: rings along all directions of a grid of 2 or 3 dimensions, with 1, 2 and 6 chunks.
+//   - If chips are broken: `ring_2d` on the grid that the algorithm chooses, or `halving_doubling` if there are more
+//     than 256 ranks and one side of this grid is longer than four times the other. For up to 256 ranks, also `ring` in
+//     the order of Network::RingOrder and, if links of other chips are broken, of Network::SnakeOrder.
+//   - `swing`, `pat`, and, for up to 64 ranks, `ring`, `halving_doubling` and `direct`, all with default parameters.
+// InvalidArgument if none of the plans can run the spec. Other errors are those of Simulate.
 absl::StatusOr<CollectivePlan> PlanFor(const CollectiveSpec& spec, const Network& network);
 
 }  // namespace xlad::collectives

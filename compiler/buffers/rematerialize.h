@@ -47,8 +47,8 @@ struct PlannedProgram {
   BufferAssignment assignment;
   bool reached_growth = false;  // Whether a plan that the search tried had too many operations.
 };
-// Returns the program that fits into `limit` bytes at the least estimated cost that was found, or else the one that
-// needs the fewest bytes. Returns the program itself if it fits or if nothing helps.
+// Returns the program that fits into `limit` bytes at the least estimated cost that was found or, if none fits, the one
+// that needs the fewest bytes. Returns the program itself if it fits or if nothing helps.
 PlannedProgram Rematerialize(LinearProgram program, int64_t limit);
 
 }  // namespace xlad::compiler

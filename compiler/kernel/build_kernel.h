@@ -15,9 +15,9 @@ namespace xlad::compiler {
 //
 // Every reduction and every result is a statement. So is a row value that depends on a reduction, is not free to
 // compute and is read by a full value. A full value that several statements need is also a statement if recomputing it
-// is more expensive than storing it for a row (compiler/analysis/op_cost.h). These full values of one row take at most
-// 256 KiB. All other values are computed again in each statement that needs them. Sums, products, maxima and minima of
-// floats with fewer than 32 bits are computed in f32 and rounded once.
+// is more expensive than storing it for a row (compiler/analysis/op_cost.h). The full values that are stored for one
+// row take at most 256 KiB together. All other values are computed again in each statement that needs them. Sums,
+// products, maxima and minima of floats with fewer than 32 bits are computed in f32 and rounded once.
 std::optional<Kernel> BuildKernel(const Instruction& fusion);
 
 // The kernel with the compiler's own schedule for about `wanted_tiles` tiles, or null if the instruction has no kernel.

@@ -41,8 +41,9 @@ struct KernelRequest {
   // The approximate number of tiles into which the kernel is divided, if its opcodes allow this.
   int64_t wanted_tiles = 1;
   // If not null, this kernel computes the same results as `root` (see ScheduleFusion in
-  // compiler/kernel/build_kernel.h), and its code is emitted instead, or `root` in the blocks of a product's schedule.
-  // Its inputs and outputs are the operands and results of `root`. Code for GPUs ignores the schedule of a product.
+  // compiler/kernel/build_kernel.h), and its code is emitted instead of code for `root`. Its inputs and outputs are the
+  // operands and results of `root`. If it is the kernel of a product, its schedule only determines the blocks in which
+  // `root` is computed; code for GPUs ignores it.
   std::shared_ptr<const ScheduledKernel> kernel;
 };
 

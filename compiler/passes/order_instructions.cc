@@ -268,8 +268,9 @@ bool OnlyReads(const Instruction& instruction, const Instruction& parameter) {
 // Returns the order in which instructions that free no memory come directly before their first user. A list scheduler
 // places such instructions too early: the reversal of a weight for the backward pass, for example, is ready at the
 // beginning and increases the live memory less than most instructions of the forward pass. Collectives, loops and
-// conditionals stay, so collectives start early. Readers of a parameter do not move past an instruction that may
-// overwrite it, and readers of one result of several stay, because the other results do not show whether it is freed.
+// conditionals do not move, so collectives start early. Readers of a parameter do not move past an instruction that may
+// overwrite it, and readers of an instruction with several results do not move, because it is not known which of its
+// results they free.
 Order Late(const Graph& graph, const Order& order) {
   constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
   struct Place {

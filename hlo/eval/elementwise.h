@@ -7,7 +7,7 @@
 namespace xlad::hlo::eval {
 
 // Applies Op::Apply to each element in the operand's carrier type. Returns NotDefined if Op has no Apply for that type.
-// The carrier of the result may be another one (abs of complex numbers, is-finite).
+// The carrier of the result may be another type (abs of complex numbers, is-finite).
 template <typename Op>
 absl::StatusOr<Value> EvalUnary(const Operation& operation) {
   const Value& operand = operation.operand(0);

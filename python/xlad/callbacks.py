@@ -44,8 +44,8 @@ def refuse(jaxpr: Any) -> bool:
 
 
 def refuse_lowered(text: str) -> None:
-    """Raises an error if the HLO text contains a callback, which a primitive has added that `refuse` cannot look
-    into."""
+    """Raises an error if the HLO text contains a callback. `refuse` does not find a callback that a primitive adds when
+    it is lowered."""
     if (call := _CALL.search(text)) is not None:
         name = re.search(r'op_name="(?:[^"]*/)?([^"/]+)"', call[0])
         what = f"a callback into Python in {name[1]}" if name else "a callback into Python"
@@ -54,9 +54,9 @@ def refuse_lowered(text: str) -> None:
 
 @contextlib.contextmanager
 def without_errors(found: bool) -> Iterator[dict[str, Any]]:
-    """Yields options of jax.stages.Traced.lower. With these, equinox.error_if raises no error and returns NaN, as with
-    EQX_ON_ERROR=nan (for integers the largest number, for booleans true). `found` is whether `refuse` has seen such a
-    call, which JAX would otherwise refuse to lower for an abstract mesh."""
+    """Yields options of jax.stages.Traced.lower. With these options, a failed equinox.error_if raises no error and
+    returns NaN (the largest number for integers, true for booleans), as with EQX_ON_ERROR=nan. `found` is the result of
+    `refuse`: whether there are such calls. JAX lowers them for an abstract mesh only in this context."""
     parts = _private_parts()
     if parts is None:
         yield {}  # `refuse_lowered` then refuses the calls.

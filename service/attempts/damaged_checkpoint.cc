@@ -64,7 +64,7 @@ void NoteDamage(const Job& job, const WorkerId& worker, const TaskFailed& messag
   finding.set_worker(worker.str());
   finding.set_host(HostOf(job, worker));
   finding.set_what(absl::StrCat(Context::WorkerText(job, worker.str()), ": ", Shortened(message.error())));
-  // The first failure of the attempt may be another one.
+  // The first failure of the attempt may have another cause.
   const bool is_first = absl::StrContains(attempt->failure, Shortened(message.error()));
   if (!is_first) absl::StrAppend(&attempt->failure, "; ", finding.what());
   attempt->findings.push_back(std::move(finding));

@@ -90,7 +90,7 @@ TEST(BlobStore, AReaderThatIsOpenedDuringARemovalIsNotKept) {
   }
 }
 
-// The client that asked may have left. A blob can be larger than the memory.
+// For example, the check fails if the client has left: to verify a blob that is larger than the memory takes long.
 TEST(BlobStore, VerifyingEndsWithTheErrorOfItsCheck) {
   MemoryFiles files;
   BlobStore store = *BlobStore::Open(files, "/blobs");

@@ -79,7 +79,7 @@ struct MemoryJobStore {
   std::vector<std::pair<JobId, StepMetrics>> metrics;
   int64_t next_sequence = 1;
   int fail_next_appends = 0;            // How many appends, from the next one on, fail as if the disk were full.
-  bool failures_are_ambiguous = false;  // Whether an append that fails writes its batch all the same.
+  bool failures_are_ambiguous = false;  // Whether an append that fails writes its batch nevertheless.
 };
 std::unique_ptr<JobLog> OpenMemoryJobLog(MemoryJobStore* store);
 

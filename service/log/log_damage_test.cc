@@ -257,7 +257,7 @@ TEST_F(LogDamage, ATableWhoseNameIsDamagedIsFound) {
   }
 }
 
-// In a page of events the number of rows is another one, or the table of metrics has another name.
+// The number of rows in a page of events is changed, or the table of metrics is renamed.
 TEST_F(LogDamage, ALogOfAnOlderVersionIsCheckedBeforeItIsMigrated) {
   constexpr char kLeafOfEvents = 0x0D;
   Write(merged_, "");

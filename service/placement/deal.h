@@ -46,8 +46,9 @@ std::vector<int64_t> InnerBlocks(const Mesh& mesh, int64_t devices);
 std::vector<WorkerShare> DealDevices(const std::vector<WorkerRoom>& workers, int64_t devices,
                                      const std::vector<int64_t>& blocks);
 
-// How good a deal is. A greater value is better: larger blocks are not cut by hosts; else larger blocks are not cut by
-// workers; else fewer hosts, else fewer workers are used. `blocks` is as for DealDevices.
+// How good a deal is. A greater value is better. In this order, it compares the size of the blocks that are not cut by
+// hosts, the size of those that are not cut by workers, and the numbers of hosts and of workers, of which fewer are
+// better. `blocks` is as for DealDevices.
 using DealQuality = std::array<int64_t, 4>;
 DealQuality QualityOf(const std::vector<WorkerRoom>& workers, const std::vector<WorkerShare>& shares,
                       const std::vector<int64_t>& blocks);

@@ -24,8 +24,8 @@ struct CoordinatorOptions {
   int64_t session_grace_ms = 10'000;   // A session ends if no client holds it for this long.
   // The number of steps that workers may run without a message from the coordinator.
   int64_t lease_steps = 1'000'000;
-  // A job that no combination of the registered workers can run fails after this time. A job that only devices of other
-  // targets can run is compiled for them after this time.
+  // If no combination of the registered workers can run a job, the job fails after this time. If only devices of other
+  // targets can run it, it is compiled for them after this time.
   int64_t device_kind_grace_ms = 3000;
   // A job fails after this time if it names a kind of device that no registered worker has. Until then, a worker with
   // this kind may register.
@@ -38,7 +38,7 @@ struct CoordinatorOptions {
   // Whether attempts of jobs with different owners (Job::owner) may be on one worker at the same time.
   bool share_workers = false;
   int64_t checkpoint_ms = 300'000;      // The time between checkpoints of jobs whose spec has no policy.
-  // If the coordinator itself was not running for longer than this, all deadlines move by the length of the pause.
+  // If the coordinator itself was paused for longer than this, all deadlines are postponed by the length of the pause.
   int64_t own_lag_ms = 500;
   // The latest keep_ended_jobs ended jobs are kept, but only those that ended less than keep_ended_ms ago.
   int64_t keep_ended_jobs = 10'000;

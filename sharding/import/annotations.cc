@@ -124,7 +124,7 @@ absl::Status CheckOnePerLeaf(size_t shardings, size_t leaves) {
       absl::StrCat("found ", shardings, " shardings, expected one for each of ", leaves, " arrays"));
 }
 
-// A program without a mesh that contains collectives has already been partitioned.
+// A program that has no mesh but contains collectives has already been partitioned.
 absl::Status CheckNotPartitioned(const hlo::Module& module) {
   absl::Status status;
   ForEachInstruction(module, [&](const hlo::Instruction& instruction) {
@@ -150,7 +150,7 @@ absl::StatusOr<Annotations> Annotations::Create(const hlo::Module& module) {
     ForEachInstruction(module, [&](const hlo::Instruction& instruction) {
       if (instruction.sharding() == nullptr || !status.ok()) return;
       tiles.push_back(instruction.sharding());
-      // A sharding that has no mesh even by itself is reported with its place.
+      // If a sharding cannot be expressed on any mesh, the error names its instruction.
       status = AtInstruction(MeshOfTiles({tiles.back()}).status(), instruction);
     });
     XLAD_RETURN_IF_ERROR(status);

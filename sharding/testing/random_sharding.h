@@ -1,4 +1,5 @@
-// Random legal shardings for property tests, with sub-axes, and with shards that need not divide the dimensions.
+// Random legal shardings for property tests. They contain sub-axes, and the number of shards need not divide the size
+// of a dimension.
 #pragma once
 
 #include "base/random.h"

@@ -84,7 +84,7 @@ class LogModel {
     std::string damaged_uri;  // The checkpoint that the latest attempts found damaged, or empty.
     int64_t damaged_attempts = 0;         // The number of these attempts.
     std::set<std::string> damaged_hosts;  // The hosts of the workers that found the damage.
-    int64_t damaged_unix_ns = 0;  // When the latest attempt ended if it found its checkpoint damaged, else 0.
+    int64_t damaged_unix_ns = 0;  // When the latest attempt ended, or 0 if it found no damage.
     bool lost_its_state = false;  // Whether the job failed because its only checkpoint is damaged.
     int64_t unstored_step = -1;   // The step of the last state that could not be stored, until one is stored.
   };

@@ -25,9 +25,9 @@ absl::Status DeviceRun::Send(const ScheduleInstruction& op) {
   return absl::OkStatus();
 }
 
-// Every message that was taken is released, also after an error, because its sender waits for the stream's work that
-// reads the memory before it frees it. If no event can be recorded, the work ends here, and no message is released, so
-// that the sender waits for the abort signal, which has the cause.
+// Every message that was taken is released, also after an error, because its sender frees the memory only when the work
+// of the stream that reads it has ended. If no event can be recorded, this function waits for the stream's work and
+// releases no message; the sender then waits for the abort signal, which has the cause.
 absl::Status DeviceRun::Write(const ScheduleInstruction& op) {
   std::vector<Pieces> sources;
   size_t held = 0;

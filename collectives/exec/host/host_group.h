@@ -1,9 +1,10 @@
 // One device's membership in a group of devices of one host. The group runs collectives on mapped memory.
 //
-// The devices are threads of one or several processes. Small operations are boards (GroupProgram::board). Larger
-// operations read and write the buffers of all devices directly (collectives/plan/mapped.h). Both reduce in the order
-// of the ranks, or as a tree in canonical mode, and round each result once. In the order of the ranks, the results have
-// the same bits as those of any plan whose ReductionOrder is ascending.
+// The devices are threads of one or several processes. In small operations, all devices publish their inputs and then
+// read those of the others (GroupProgram::board). Larger operations read and write the buffers of all devices directly
+// (collectives/plan/mapped.h). Both reduce in the order of the ranks, or as a tree in canonical mode, and round each
+// result once. In the order of the ranks, the results have the same bits as those of any plan whose ReductionOrder is
+// ascending.
 #pragma once
 
 #include <memory>
@@ -57,8 +58,8 @@ class HostGroup final : private WindowMemory, private GroupOwner {
 
   // Makes a collective ready to run. `collective` must outlive the result. Errors are those of MakeGroupCommand.
   absl::StatusOr<std::unique_ptr<HostOperation>> Prepare(const Collective& collective) const;
-  // Waits for other members only as far as the collective needs their data. An error ends the group. Unless the program
-  // is a board or the error precedes the first operation, the message names the operation of the schedule.
+  // Waits for other members only as far as the collective needs their data. An error ends the group. Unless the error
+  // precedes the first operation, or GroupProgram::board is true, the message names the operation of the schedule.
   absl::Status Run(HostOperation* operation, const CollectiveLaunch& launch);
   // Waits until no other member in this process reads or writes the buffers of this device. The abort signal must have
   // been raised.

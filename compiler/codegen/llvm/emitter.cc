@@ -21,7 +21,7 @@
 
 namespace xlad::compiler {
 
-// The code generators of one target that no emitter uses.
+// Idle code generators for one target. An emitter takes one and returns it at its end.
 class CodeGenerators {
  public:
   explicit CodeGenerators(std::unique_ptr<CodeGenerator> first) : target_(first->target()) { Return(std::move(first)); }

@@ -50,7 +50,7 @@ class KernelContext {
   void SetVectorBytes(int64_t bytes) { vector_bytes_ = bytes; }
   int64_t vector_bytes() const { return vector_bytes_; }
 
-  // The blocks of the kernel's schedule if it is a product of matrices and has one, otherwise null.
+  // If the kernel is a product of matrices that has a kernel schedule, the blocks of this schedule, otherwise null.
   void SetBlocks(const ProductBlocks* blocks) { schedule_blocks_ = blocks; }
   const ProductBlocks* blocks() const { return schedule_blocks_; }
 

@@ -22,7 +22,7 @@ constexpr int64_t kMaxCalls = 256;
 constexpr uint64_t kMaxWorkspaceBytes = 32 << 20;
 constexpr int kProposals = 8;
 
-// Operands of s8 must be multiples of this, in bytes: their addresses, sizes and leading dimensions.
+// The addresses, sizes and leading dimensions of s8 operands must be multiples of this number of bytes.
 constexpr int64_t kInt8Alignment = 4;
 
 // The element types of a product, and how the library computes it.
@@ -98,8 +98,9 @@ bool IsLtShape(const DotShape& shape) {
 }
 
 // Whether the library computes the product of these matrices of s8, whose elements are in the usual order. It requires
-// that A is transposed and B is not, so that both are contiguous along the sum. Addresses, leading dimensions, and the
-// sizes m (of columns of our result) and k must be multiples of 4.
+// that A is transposed and B is not, so that both are contiguous along the contracted dimension. The addresses and
+// leading dimensions of all three matrices, and their numbers of rows (k, k and m), must be multiples of
+// kInt8Alignment.
 bool IsLtInt8Shape(const DotShape& shape) {
   const std::optional<Matrices> matrices = DescribeMatrices(shape);
   if (!matrices.has_value() || !matrices->a.is_transposed || matrices->b.is_transposed) return false;

@@ -141,7 +141,8 @@ LocalArray FetchMoved(LocalBuilder& local, const LocalOp& op, NeedFunction need)
   return x;
 }
 
-// Split dimensions that the slice cuts are fetched by halo exchanges. Dimensions that are not split keep their bounds.
+// Along split dimensions that the slice cuts, elements of other shards are fetched by halo exchanges. Dimensions that
+// are not split keep their bounds.
 absl::Status EmitSlice(LocalBuilder& local, LocalOp& op) {
   LocalArray x = FetchMoved(local, op, SliceNeed);
   std::vector<hlo::SliceDimension> slice = op.source->attributes().slice;
