@@ -47,7 +47,8 @@ struct SimulatedRun {
   absl::Status error;
 };
 
-// Adds the paths of the files to the names of chips that have the same name, so that tables tell them apart.
+// Adds the paths of the files to the names of chips that have the same name, so that the rows of tables have different
+// names.
 void NameByFile(const std::vector<std::string>& paths, std::vector<std::optional<machine::Chip>>* chips) {
   std::map<std::string, int> count;
   for (const auto& chip : *chips) ++count[chip->name];

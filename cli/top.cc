@@ -78,8 +78,8 @@ absl::string_view FirstColumns(absl::string_view line, int columns) {
   return line;
 }
 
-// Removes what the terminal of standard output has no room for: the ends of lines, which would take two rows, and the
-// last lines, because of which the first ones would be scrolled out of the screen.
+// Shortens the text to the size of the terminal of standard output: cuts lines that would take two rows, and drops the
+// last lines if the first ones would otherwise scroll off the screen.
 std::string FitTerminal(absl::string_view text) {
   winsize size{};
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return std::string(text);

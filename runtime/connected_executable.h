@@ -86,9 +86,9 @@ class ConnectedExecutable {
   // The launches of all shards since Prepare, and their collectives since Connect. Must not be called while a step is
   // running.
   RunReport Report() const;
-  // The instructions and collectives of this worker's shards, by the names that traces use.
-  // The names of the collectives say where they run, unless it is host memory, or none of their shards here is
-  // connected yet. Other shards may run or connect during the call.
+  // The instructions and collectives of this worker's shards, by the names that traces use. The name of a collective
+  // says in which memory it runs, except if this is host memory or if none of its shards on this worker is connected
+  // yet. Other shards may run or connect during the call.
   TracedProgram Describe() const;
   // The most recent collectives of each shard of this worker, one line per collective, for the log.
   std::string RecentCollectives() const;

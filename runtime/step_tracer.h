@@ -58,8 +58,8 @@ class StepTracer {
   collectives::MessageLog messages_;
 };
 
-// Describes the instructions and collectives of an executable. Only those groups of a collective are included that
-// contain one of `devices`, which are mesh positions.
+// Describes the instructions and collectives of an executable. Only the groups of a collective that contain one of
+// `devices`, which are mesh positions, are included.
 TracedProgram TracedProgramOf(const Executable& executable, const collectives::CollectiveSet& collectives,
                               const std::vector<int>& devices);
 

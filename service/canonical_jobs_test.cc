@@ -133,7 +133,7 @@ TEST(CanonicalJobs, WorkersOfAnOlderVersionGetPlansThatSendElements) {
   }
 }
 
-// Also if that worker registers after the build.
+// This is also the case if that worker registers after the build.
 TEST(CanonicalJobs, OneWorkerOfAnOlderVersionDeterminesThePlansOfAnAttempt) {
   for (const bool is_new : {true, false}) {
     Cluster cluster;

@@ -135,7 +135,7 @@ absl::StatusOr<BackupResponse> Engine::Backup(const std::string& folder) {
     return CompleteFolder(folder);
   }();
   if (copied.ok()) return response;
-  // The folder can then be used for the next try, and the disk is not full.
+  // After a failure, the folder is emptied, so that the next try can use it and its files do not fill the disk.
   for (const std::string& name : files.List(folder).value_or(std::vector<std::string>())) {
     std::error_code ignored;
     std::filesystem::remove_all(JoinPath(folder, name), ignored);

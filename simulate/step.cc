@@ -220,7 +220,8 @@ class StepSimulation {
     return instruction_us_[&instruction] = std::max({cost.mxu_us, cost.vpu_us, hbm_us}) + kKernelStartUs;
   }
 
-  // The bytes of a kernel that are not in VMEM, without those of the absorbed product, which is in registers.
+  // The bytes that a kernel reads from HBM and writes to it. The result of the absorbed product is in registers and
+  // does not count.
   double HbmBytes(const Instruction& instruction, const KernelCost& cost, const Instruction* product) const {
     double bytes = resident_.contains(&instruction) ? 0 : cost.written_bytes;
     for (const Instruction* user : instruction.users()) {

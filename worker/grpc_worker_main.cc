@@ -162,7 +162,7 @@ class ReadyFile {
     return absl::OkStatus();
   }
 
-  // Whether the event changes whether the worker is registered, and to what.
+  // If the event changes whether the worker is registered, returns the new value. Otherwise returns nullopt.
   static std::optional<bool> After(const Event& event) {
     if (std::holds_alternative<Disconnected>(event)) return false;
     const auto* const message = std::get_if<CoordinatorMessage>(&event);

@@ -80,8 +80,9 @@ TEST(KernelCost, LargeProductsCostTheTimeOfBlocks) {
   }
 }
 
-// A dot with few rows or columns is worth blocks unless its columns are neighbors in memory, so that rows of the right
-// operand are read as vectors, or its depth has neighbors in both operands, so that each sum is computed with vectors.
+// A dot with few rows or columns is worth blocks, with two exceptions: if its columns are neighbors in memory, rows of
+// the right operand are read as vectors; if its depth has neighbors in both operands, each sum is computed with
+// vectors.
 TEST(KernelCost, ThinProductsAreWorthBlocks) {
   // The names of dimensions: `m`, `n` and `k`.
   const auto is_worth = [](int64_t rows, int64_t columns, int64_t depth, const std::string& lhs,

@@ -138,9 +138,9 @@ class Round {
     return Try(saved);
   }
 
-  // Tries a program that saves only these values. Returns false if it needs too much memory. Returns true, which means
-  // that more values should be saved, if it fits, does not take less time than another program that fits, or has too
-  // many operations.
+  // Tries a program that saves only these values. Returns whether more values should be saved. This is true if the
+  // program fits, if it takes at least as long as another program that fits, or if it has too many operations. It is
+  // false if the program needs too much memory.
   bool Try(const std::vector<bool>& saved) {
     std::optional<Repeated> repeated = RepeatOperations(program_, facts_, cuts_, saved, max_added_);
     if (!repeated.has_value()) {  // More values should be saved.

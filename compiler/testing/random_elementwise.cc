@@ -97,9 +97,9 @@ Sample IntegerBinary(RandomValues& random, Builder& builder, Sample x, Sample y)
   return {builder.Binary(kOpcodes[random.Below(std::size(kOpcodes))], x.array, y.array)};
 }
 
-// A part of a function of complex numbers near the limits of c64: x and y are multiplied by a power of two, the
-// largest one with which they are finite or the smallest one with which they are exact. Results of sqrt and rsqrt are
-// scaled back.
+// A part of a function of complex numbers near the limits of c64: x and y are multiplied by the largest power of two
+// with which they are finite, or by the smallest one with which they are exact. Results of sqrt and rsqrt are scaled
+// back.
 Sample ComplexNearLimits(RandomValues& random, Builder& builder, const Sample& x, const Sample& y) {
   if (!random.HasCertainBits(x) || !random.HasCertainBits(y)) return {};
   const auto scaled = [&](Instruction* part, int exponent) {

@@ -27,8 +27,8 @@ _open: weakref.WeakSet[LocalCluster] = weakref.WeakSet()
 
 
 class LocalCluster(Cluster):
-    """A cluster that ends at close(), at the end of the with-block, at exit, when this process ends, and when there are
-    no more references to it, to its runs, its jitted functions and their results."""
+    """A cluster that ends at close(), at the end of the with-block or of this process, or when there are no more
+    references to it, its runs, its jitted functions and their results."""
 
     def __init__(self, devices: int, workers: int, data: str | pathlib.Path | None) -> None:
         program = find_program()

@@ -1,6 +1,6 @@
 // Keeps the workers of an attempt together if the program does not: without collectives, or with rare ones, a fast
 // worker can be any number of steps ahead of a slow one. A checkpoint or a stop is at a step that the fastest worker
-// has not begun, so it would be complete only when the slowest one has made up for all of them.
+// has not begun, so it would be complete only when the slowest worker has run all these steps, too.
 #pragma once
 
 #include "service/state/context.h"

@@ -67,8 +67,8 @@ class JobMachine {
   // oldest. A worker that becomes idle replaces a reserved one that is still in use. After kMaxWaiting owners have such
   // a job, it blocks all later jobs, which limits the time of a pass.
   //
-  // A job with an owner is packed (FreeDevices::TakePacked): other owners cannot use a worker that it shares with
-  // earlier jobs of its owner, so it takes idle workers only if it is then faster.
+  // A job with an owner is packed (FreeDevices::TakePacked): it takes idle workers only if this makes it faster, and
+  // otherwise workers that already run jobs of its owner, which other owners cannot use anyway.
   void Schedule();
   // Like Schedule, but only for new jobs, oldest first. May be called only if nothing has changed for older jobs.
   void ScheduleNew(const std::vector<JobId>& jobs);
@@ -147,7 +147,7 @@ class JobMachine {
   std::vector<Target> TargetsFor(Job* job);
   std::vector<Target> TargetsForSession(Job* job);
   bool IsRefusedForLong(const Job& job);
-  // Sets the reason. `wanted` is the number of devices that it needs, of those that run code for `parts`.
+  // Sets the reason for which the job waits. The job needs `wanted` devices that run code for `parts`.
   Outcome WaitForDevices(Job* job, const Devices& devices, const Parts& parts, int64_t wanted);
   Outcome WaitForTargets(Job* job, const Parts& parts);
   Outcome WaitForItsWorkers(Job* job, const Parts& parts, int64_t wanted);

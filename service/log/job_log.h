@@ -68,9 +68,9 @@ absl::Status VisitEventsOf(JobLog& log, const JobId& job, const std::function<vo
 
 // Opens a SQLite file in WAL mode with full synchronization. AlreadyExists if another process has the file open. A log
 // of an older schema version N is copied to PATH.schema-N and then migrated. FailedPrecondition if the schema is newer
-// than this program. DataLoss if events or the schema are damaged. Reads return DataLoss for an event or the metrics of
-// a step that are not the ones that were written, except for metrics that an older xlad wrote without a checksum. If
-// the pages of the metrics are damaged, rows of them can be missing.
+// than this program. DataLoss if events or the schema are damaged. Reads return DataLoss if an event or the metrics of
+// a step differ from what was written, except for metrics that an older xlad wrote without a checksum. If the pages of
+// the metrics are damaged, rows of them can be missing.
 absl::StatusOr<std::unique_ptr<JobLog>> OpenSqliteJobLog(const std::string& path);
 
 // A log in memory for simulations. `store` must outlive the log; a restarted coordinator opens the same store.

@@ -99,8 +99,8 @@ class LogDamage : public testing::Test {
     XLAD_CHECK(RealFileSystem().WriteAtomically(path_, database).ok());
     XLAD_CHECK(wal.empty() || RealFileSystem().WriteAtomically(wal_path_, wal).ok());
   }
-  // Expects that the events are those that were written, and that the metrics are a part of those that were written, or
-  // DataLoss. Returns whether anything is missing.
+  // Expects the events that were written. For the metrics, expects DataLoss or a part of what was written. Returns
+  // whether anything is missing.
   bool ExpectNothingElse(const Contents& read) const {
     EXPECT_EQ(read.events, whole_.events);
     EXPECT_EQ(read.events_of_jobs, whole_.events_of_jobs);

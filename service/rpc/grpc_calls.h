@@ -43,9 +43,9 @@ class CallStream {
   // too large or cannot be parsed, Unauthenticated if the caller's token has become invalid, Unavailable if the
   // messages that are being handled take too much memory.
   virtual absl::StatusOr<bool> Read(google::protobuf::MessageLite* message) = 0;
-  // From now on, the next message is read while the handler handles one. A client can fill the memory of a message that
-  // is being read until the handler has finished, so a handler may call this only if it then waits for nothing but the
-  // disk or a worker that takes the messages.
+  // From now on, the next message is read while the handler handles one. Until the handler has finished, the next
+  // message can occupy memory. Therefore a handler may call this only if it then waits for nothing except the disk or a
+  // worker that receives the messages.
   virtual void ReadAhead() = 0;
   // The message is sent at the next Write or when the handler returns OK, and is dropped if the handler returns an
   // error. Waits while an earlier message is still being sent. Returns Cancelled, DeadlineExceeded and

@@ -109,8 +109,8 @@ class Shrinker {
       if (widens)
         for (int f : rule_.operands[0].back()) bound[f] = true;
     }
-    // In a reshape, the sizes of the factors that only the operand has multiply to the same product as those that only
-    // the result has. The two products must stay equal.
+    // In a reshape, the product of the sizes of the factors that only the operand has equals the product of the sizes
+    // of those that only the result has. The two products must stay equal.
     if (instruction_.opcode() != Opcode::kReshape && SizesFollowFactors(instruction_.opcode())) return bound;
     for (size_t f = 0; f < bound.size(); ++f) {
       const FactorKind kind = rule_.factors[f].kind;

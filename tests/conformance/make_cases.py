@@ -1,6 +1,6 @@
-"""Makes the conformance cases of the folder beside this script: programs of JAX with jaxlib's results, and the
-cases of own_cases.py, most of them of opcodes that JAX does not emit. The results of the latter are from numpy, from
-mpmath or from the opcode's definition.
+"""Makes the conformance cases of the folder beside this script: programs of JAX with jaxlib's results, and the cases of
+own_cases.py, most of which have opcodes that JAX does not emit. The results of the cases of own_cases.py are from
+numpy, from mpmath or from the opcode's definition.
 
     python make_cases.py [--only PREFIX ...] [--folder FOLDER]
 """

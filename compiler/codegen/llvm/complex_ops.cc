@@ -183,8 +183,8 @@ llvm::Value* Power(Ir& ir, Operands x) {
   return Join(ir, b.CreateSelect(power_zero, Const(p.re, 1), re), b.CreateSelect(power_zero, zero, im));
 }
 
-// A power of two by which y and x of f64 are multiplied, so that the squares of their parts do not overflow and that of
-// the largest part is not denormal.
+// The power of two by which y and x of f64 are multiplied. The squares of their parts then do not overflow, and the
+// square of the largest part is not denormal.
 llvm::Value* ScaleOfSquares(Ir& ir, Number y, Number x) {
   IrBuilder& b = ir.b;
   llvm::Value* largest = Fabs(ir, y.re);

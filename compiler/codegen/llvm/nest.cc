@@ -15,7 +15,7 @@
 namespace xlad::compiler {
 namespace {
 
-// A store that is deferred until all values of an iteration are computed, because an output may share memory with an
+// A store that is deferred until all values of an iteration have been computed. An output may share memory with an
 // input that another statement of the iteration reads.
 struct PendingStore {
   int array;

@@ -86,8 +86,8 @@ void LloLowering::EmitFill(int scalar, int to) {
   const int64_t width = result_.program.buffers[to].elements;
   const int64_t column_block = std::min(CeilDiv(width, kLanes), kMaxTileColumns) * kLanes;
   const TileGrid grid{{CeilDiv(width, column_block)}};
-  // The words that the scalar's word is copied to have the scalar in their first row, which is the only one that is
-  // copied out of packed tiles.
+  // The word of the scalar is copied to all words of the output. Each of them has the scalar in its first row, and only
+  // this row of packed tiles is copied out.
   TileStream from{scalar, {0}};
   from.type = TypeOf(scalar);
   const TileStream out{to, {column_block}, 0, width, {}, {0, column_block, width}, TypeOf(to)};

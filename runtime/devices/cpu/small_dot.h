@@ -5,10 +5,10 @@
 // dimensions [columns / 32, depth, 32]. The compiler gives operands that a loop does not change this form.
 //
 // oneDNN copies its right operand in every call. It also requires matrices, so operands that are not matrices are
-// copied once more. These loops read right operands that are row-major or panels, and all left operands that are
-// matrices, in place, and copy others for one tile of the product at a time. oneDNN chooses an implementation, and with
-// it the speed, by the sizes of a tile. Here, small tiles are as fast as large ones, so small products are also divided
-// among cores.
+// copied once more. These loops read in place all right operands that are row-major or panels, and all left operands
+// that are matrices. They copy other operands, for one tile of the product at a time. oneDNN chooses an implementation,
+// and with it the speed, by the sizes of a tile. Here, small tiles are as fast as large ones, so small products are
+// also divided among cores.
 #pragma once
 
 #include <memory>
