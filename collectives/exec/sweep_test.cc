@@ -163,8 +163,8 @@ std::vector<std::byte> RandomElements(ElementType type, int rank, int64_t count)
   return input;
 }
 
-// Returns `count` elements per rank of each type in kTypes. Each collective of a test uses as many of the first ones as
-// its operand has.
+// Returns `count` elements per rank of each type in kTypes. Each collective of a test uses the first elements, as many
+// as its operand has.
 std::map<ElementType, Elements> RandomElements(int ranks, int64_t count) {
   std::map<ElementType, Elements> elements;
   for (const ElementType type : kTypes) {

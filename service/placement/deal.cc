@@ -13,8 +13,9 @@ struct Dealt {
   int64_t units = 0;
 };
 
-// Deals `units` as equally as possible to as few holders as possible. `room` has the number of units for which each has
-// room; together at least `units`. Holders with the most room come first, and of equal ones the first in the list.
+// Deals `units` as equally as possible to as few holders as possible. `room` has the number of units for which each
+// holder has room, together at least `units`. Holders with the most room come first; among equal holders, the first in
+// the list.
 std::vector<Dealt> DealToFewest(const std::vector<int64_t>& room, int64_t units) {
   std::vector<Dealt> dealt;
   for (size_t h = 0; h < room.size(); ++h) {
@@ -64,8 +65,8 @@ std::vector<int64_t> RoomFor(const std::vector<WorkerRoom>& workers, const std::
   return room;
 }
 
-// For each host, how many blocks of `block` devices it has room for, if each consists of units that a worker must have
-// completely.
+// For each host, how many blocks of `block` devices it has room for, if each block consists of units that must not be
+// divided among workers.
 std::vector<int64_t> BlocksOf(const std::vector<WorkerRoom>& workers, const Hosts& hosts, int64_t block, int64_t unit) {
   std::vector<int64_t> blocks;
   for (const std::vector<size_t>& host : hosts) {
