@@ -36,19 +36,18 @@ std::vector<int64_t> InnerBlocks(const Mesh& mesh, int64_t devices);
 // Deals `devices` mesh positions to workers, which must be sorted by their number of devices, the largest first.
 // Returns the shares in the order of their positions, or an empty list if there are too few devices.
 //
-// `blocks` must be sizes of which each divides the one before it, and that divide `devices`. The largest size for which
-// it is possible without cuts by hosts is chosen. Then, among the placements without such cuts, the largest size
-// for which it is possible without cuts by workers is chosen. Blocks of these sizes, and of all smaller ones, are not
-// cut. Within these limits, as few hosts and workers as possible are used, and all get as equal shares as possible. The
-// positions of the workers of a host are consecutive.
+// Each of `blocks` must divide the one before it and `devices`. The largest size whose blocks fit without cuts by hosts
+// is chosen. Then, among the placements without such cuts, the largest size whose blocks fit without cuts by workers is
+// chosen. Blocks of these sizes, and of all smaller ones, are not cut. Within these limits, as few hosts and workers as
+// possible are used, and all get as equal shares as possible. The positions of the workers of a host are consecutive.
 //
 // Example: dp=3,tp=2 on two hosts that have a worker with 4 devices each: {{0, 4}, {1, 2}}.
 std::vector<WorkerShare> DealDevices(const std::vector<WorkerRoom>& workers, int64_t devices,
                                      const std::vector<int64_t>& blocks);
 
-// How good a deal is. A greater value is better. In this order, it compares the size of the blocks that are not cut by
-// hosts, the size of those that are not cut by workers, and the numbers of hosts and of workers, of which fewer are
-// better. `blocks` is as for DealDevices.
+// How good a deal is. A greater value is better. Four numbers are compared in this order: the size of the blocks that
+// hosts do not cut, the size of the blocks that workers do not cut, the number of hosts and the number of workers.
+// Fewer hosts and workers are better. `blocks` is as for DealDevices.
 using DealQuality = std::array<int64_t, 4>;
 DealQuality QualityOf(const std::vector<WorkerRoom>& workers, const std::vector<WorkerShare>& shares,
                       const std::vector<int64_t>& blocks);
