@@ -94,7 +94,7 @@ absl::Status ReplacedTooFast() {
       "often");
 }
 
-// Reads the indexes of the checkpoints, or those of the job's later ones if it has replaced all of them.
+// Reads the indexes of the checkpoints. If the job has replaced all of these, reads those of its later checkpoints.
 absl::Status ReadIndexes(std::vector<std::string> uris, const std::string& job, Source* source) {
   for (int pass = 0; pass < kMaxPasses; ++pass) {
     for (const std::string& uri : uris) {

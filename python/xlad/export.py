@@ -35,9 +35,9 @@ def export(
     mesh: {"dp": 4, "tp": 2}, "dp=4,tp=2" or a mesh of JAX; default: one device. A list of meshes exports a program for
       each. No devices are needed.
     in_shardings: how state and batch are split, as a pair (state, batch). Each entry is a PartitionSpec, a
-      NamedSharding, a function from a leaf's name ("params.w0"), or from its name and its ShapeDtypeStruct, to one of
-      them, None (not split), or a tree of these. An axis that is in no mesh of the list is an error; in meshes that
-      lack an axis of the list, that axis is ignored.
+      NamedSharding, None (not split), a function, or a tree of these. A function takes a leaf's name ("params.w0"), or
+      its name and its ShapeDtypeStruct, and returns a PartitionSpec or a NamedSharding. An axis that is in no mesh of
+      the list is an error; in meshes that lack an axis of the list, that axis is ignored.
     name: the name of the job; default: the name of the step.
     drop_last: whether batches of a list or an iterator that have fewer rows than the first one are skipped.
     """

@@ -148,7 +148,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> Fabric::MakeCommunicator(const Mem
   const ScheduledCommunicator::Options messages{
       member.device,      member.first_channel, member.collectives, &transport(member.device), abort_, recorder,
       /*checksums=*/false};
-  // Each device tells its peers about its memory before it greets them, so that they find it after the greetings.
+  // Each device announces its memory to its peers before it greets them, so that they know this memory after the
+  // greetings.
   mailboxes_.Make(member.first_channel, member.device, member.ops != nullptr ? member.ops->memory_name() : "", abort_);
   if (member.ops == nullptr) return HostCommunicator::Form({messages, memory_, own_cores_, member.recorder, ""});
   nccl::OpenedDevice opened = nccl::OpenDevice(member.ops);
