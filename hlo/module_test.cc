@@ -465,7 +465,7 @@ TEST(ModuleTest, CloneComputationCopiesItsCallees) {
   EXPECT_NE(twin->root()->name(), p.entry->root()->name());
 }
 
-TEST(ModuleTest, TheSourceIsALineOrElseAnOperation) {
+TEST(ModuleTest, WithoutALineTheSourceIsAnOperation) {
   MainProgram p;
   Instruction* const x = p.builder.Parameter(0, kVector);
   EXPECT_EQ(p.module.SourceOf(*x), "");

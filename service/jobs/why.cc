@@ -237,8 +237,9 @@ std::string CheckpointAdvice(const Job& job, int32_t code, bool is_waiting) {
   return absl::StrCat("remove the cause that the evidence names", then);
 }
 
-// Returns the code of the error that keeps the attempt from ending: the coordinator's error, or else the error of the
-// first worker by name. If there is none, returns the code of the latest checkpoint that could not be stored.
+// Returns the code of the error that keeps the attempt from ending: the coordinator's error or, if the coordinator has
+// none, that of the first worker by name. If no worker has one either, returns the code of the latest checkpoint that
+// could not be stored.
 int32_t CheckpointErrorCode(const Context& context, const Job& job) {
   const auto attempt = context.attempts.find(job.id);
   if (attempt == context.attempts.end() || attempt->second.unstored.empty()) return job.checkpoint_error_code;

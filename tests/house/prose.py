@@ -47,6 +47,7 @@ RULES = [
     (BEGIN + r"Where [^.;:]*, ", 'a condition: "If ..., ..." (a place: "In ...")'),
     (r"\bif there (?:is|are) (?:such|any) (?:one|ones)\b", '"if any"'),
     (BEGIN + r"Else\b", '"Otherwise"'),
+    (r"\b(?:and|or) else\b|[,;] else\b", '"otherwise", "or, if there is none, ..."'),
     # Fragments without a subject or a verb.
     (BEGIN + r"Of (?!these\b|those\b|course\b)", 'a full sentence: say what it is ("The width of the window.")'),
     (BEGIN + r"(?:That|Those) (?:of|with) (?![^.;:]*\b(?:is|are|was|were|has|have|must|can|may|do)\b)",
@@ -117,6 +118,8 @@ RULES = [
     (r"\b(?:has|have) not(?=[.,;:)]| are\b| is\b|$)", '"does not have"'),
     (r"\btaken note of\b|\btakes? note of\b", '"recorded"'),
     (r"\btold apart\b", '"distinguished by"'),
+    (r"\b(?:is|are|was|were|be) (?:another one|others)\b", '"differs", "is a different ..."'),
+    (r"\bif (?:that|this|it) remains\b", '"if this error persists"'),
     (r"\b(?:a|one|two|several|no) words? too (?:many|few)\b", "plain words"),
     (r"\boff loopback\b", '"on an address other than loopback"'),
     (r"\bdump_folder\b", '"dump_directory"'),

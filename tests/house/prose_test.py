@@ -68,6 +68,11 @@ Waits until all blocks are there.
 The job is there, and waits.
 Registers that the op has not are 0.
 Connections off loopback are encrypted.
+The oldest idle connection is closed, or else the oldest.
+A wider type if there is one, else f32.
+The exit code is another one.
+The sizes may be others.
+The job fails if that remains.
 """.strip().split("\n")
 
 # Correct sentences that resemble the ones above; none may be flagged.
@@ -111,6 +116,9 @@ Tells the peer that nothing more will be sent.
 One launch of a collective.
 The worker with that name, or null if there is none.
 Many collectives over so many devices that listing their groups would take too long.
+The branch is empty unless the if has an else branch.
+One rank waits while another one writes.
+The byte that remains is padding.
 """.strip().split("\n")
 
 
