@@ -355,7 +355,9 @@ class Indices(unittest.TestCase):
         mask = x[0] % 3 == 0
         for index in [0, -1, np.int32(2), (1, 2), (1, -1, 3), slice(1, None), (slice(None, None, -1), 2), (..., 1),
                       None, (None, 0, ..., None), np.array([2, 0]), (np.array([0, 1]), np.array([3, 2])),
-                      (slice(None), np.array([[0, 1], [2, 3]])), (0, mask), x > 30, [0, 2], (1, ..., [0, 4]), ()]:
+                      (slice(None), np.array([[0, 1], [2, 3]])), (0, mask), x > 30, [0, 2], (1, ..., [0, 4]), (), True,
+                      np.False_, (np.array(True), 1), slice(np.array(1), np.int8(3)), np.array(2), [True, False, True],
+                      (..., mask[0])]:
             found = indexing.split(index, x.shape)
             with self.subTest(index):
                 taken = jax.jit(found.take)(jnp.asarray(x), *found.arrays)
@@ -366,7 +368,12 @@ class Indices(unittest.TestCase):
     def test_wrong_indices_are_refused(self):
         for index, words in [(3, "index 3 in dimension 0 of size 3"), ((0, -6), "index -6 in dimension 1 of size 5"),
                              ((0, 0, 0), "found 3 indices, expected at most 2"), (1.5, "found index 1.5"),
-                             ("a", "found index 'a'"), (np.array([1.0]), "an index of float64")]:
+                             ("a", "found index 'a'"), (np.array([1.0]), "an index of float64"),
+                             (np.array(1.5), r"found index array\(1.5\)"), (jnp.float32(1), r"found index Array\(1"),
+                             (slice(1.5, 3), r"found index slice\(1.5, 3, None\), expected whole numbers"),
+                             (np.ones(4, bool), r"mask of shape \[4\] at dimension 0, expected \[3\]"),
+                             ((..., [True]), r"mask of shape \[1\] at dimension 1, expected \[5\]"),
+                             (np.ones((5, 3), bool), r"mask of shape \[5, 3\] at dimension 0, expected \[3, 5\]")]:
             with self.subTest(index), self.assertRaisesRegex(IndexError, words):
                 indexing.split(index, (3, 5))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -23,28 +24,27 @@ class Index(NamedTuple):
 
 def split(index: Any, shape: tuple[int, ...], *, is_checked: bool = True) -> Index:
     """Splits an index. Integers and arrays of integers are passed to the program, so that x[i] is compiled once for all
-    i. Slices, None and ... are part of the program. Raises IndexError if there are too many indices, if an index has
-    another type, or if `is_checked` is set and a single number is out of range. Elements of arrays are not
-    checked."""
-    parts = list(index) if isinstance(index, tuple) else [index]
-    parts = [p for part in parts for p in _without_masks(part)]
-    taken = sum(part is not None and part is not Ellipsis for part in parts)
+    i. Slices, None, ... and single booleans are part of the program. Raises IndexError if there are too many indices,
+    if an index has another type or a mask another shape, or if `is_checked` is set and a single number is out of range.
+    Elements of arrays of integers are not checked."""
+    parts = [_normal(part) for part in (index if isinstance(index, tuple) else (index,))]
+    taken = sum(map(_dimensions, parts))
     if taken > len(shape):
         raise IndexError(f"found {taken} indices, expected at most {len(shape)}, the number of dimensions")
     static: list[Any] = []
     arrays: list[Any] = []
     dim = 0
     for part in parts:
-        if part is Ellipsis:
+        if part is None or isinstance(part, (bool, slice)):
+            static.append(part)
+        elif part is Ellipsis:
+            static.append(part)
             dim += len(shape) - taken
-        elif part is None or isinstance(part, slice):
-            dim += part is not None
         else:
-            arrays.append(_passed(part, shape[dim] if is_checked else None, dim))
-            static.append(_Passed)
-            dim += 1
-            continue
-        static.append(part)
+            passed = _positions(part, shape, dim) if _is_mask(part) else [_passed(part, shape, dim, is_checked)]
+            arrays += passed
+            static += [_Passed] * len(passed)
+        dim += _dimensions(part)
 
     def place(*passed: Any) -> Any:
         given = iter(passed)
@@ -57,30 +57,51 @@ class _Passed:
     """Stands for an index that is passed to the program."""
 
 
-def _without_masks(part: Any) -> list[Any]:
-    """Replaces a boolean mask by the indices of its true elements, because their number is not known to the program."""
+def _normal(part: Any) -> Any:
+    """Returns a mask as a numpy array, a single boolean as a bool, and a slice with ends of type int."""
     if isinstance(part, slice):
-        return [slice(*(None if end is None else int(end) for end in (part.start, part.stop, part.step)))]
-    if part is None or part is Ellipsis or (hasattr(part, "__index__") and not hasattr(part, "shape")
-                                           and not isinstance(part, bool)):
-        return [part]
-    if isinstance(part, (bool, list)) or np.dtype(getattr(part, "dtype", object)) == bool:
+        return slice(*(None if end is None else _whole(end, repr(part)) for end in (part.start, part.stop, part.step)))
+    if isinstance(part, (bool, list)) or getattr(part, "dtype", None) == bool:
         part = np.asarray(part)
-    if isinstance(part, np.ndarray) and part.dtype == bool:
-        return list(np.nonzero(part)) if part.ndim else [np.zeros(int(part), np.int32)]
-    return [part]
+        return bool(part) if part.dtype == bool and part.ndim == 0 else part
+    return part
 
 
-def _passed(part: Any, size: int | None, dim: int) -> Any:
-    """Returns an index as it is passed to the program. `size` is that of dimension `dim`, or None if a number may be
-    out of range."""
+def _is_mask(part: Any) -> bool:
+    return isinstance(part, np.ndarray) and part.dtype == bool
+
+
+def _dimensions(part: Any) -> int:
+    """The number of dimensions of the array to which a part of an index belongs. A single boolean adds a dimension of
+    size 0 or 1 instead."""
+    if part is None or part is Ellipsis or isinstance(part, bool):
+        return 0
+    return part.ndim if _is_mask(part) else 1
+
+
+def _whole(number: Any, name: str) -> int:
+    try:
+        return operator.index(number)  # All arrays have `__index__`, which raises TypeError if they have no integer.
+    except TypeError:
+        raise IndexError(f"found index {name}, expected whole numbers, booleans, slices, None or ...") from None
+
+
+def _positions(mask: np.ndarray, shape: tuple[int, ...], dim: int) -> list[Any]:
+    """Returns the indices of the true elements of a mask, because their number is not known to the program."""
+    expected = shape[dim : dim + mask.ndim]
+    if mask.shape != expected:
+        raise IndexError(f"found a mask of shape {list(mask.shape)} at dimension {dim}, expected {list(expected)}, the "
+                         "sizes of the array's dimensions")
+    return list(np.nonzero(mask))
+
+
+def _passed(part: Any, shape: tuple[int, ...], dim: int, is_checked: bool) -> Any:
+    """Returns the index of dimension `dim` as it is passed to the program."""
     if hasattr(part, "shape") and np.shape(part) != ():
         if np.dtype(part.dtype).kind not in "iu":
             raise IndexError(f"found an index of {part.dtype}, expected an array of whole numbers or booleans")
         return part
-    if not hasattr(part, "__index__"):
-        raise IndexError(f"found index {part!r}, expected whole numbers, booleans, slices, None or ...")
-    number = int(part)
-    if size is not None and not -size <= number < size:
+    number, size = _whole(part, repr(part)), shape[dim]
+    if is_checked and not -size <= number < size:
         raise IndexError(f"found index {number} in dimension {dim} of size {size}, expected {-size} to {size - 1}")
     return np.int32(number)
