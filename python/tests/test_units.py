@@ -106,7 +106,8 @@ class Arguments(unittest.TestCase):
 
     def test_names_and_positions_mean_the_same(self):
         for options in ({"static_argnums": 2, "donate_argnums": 1}, {"static_argnums": -1, "donate_argnums": (-2,)},
-                        {"static_argnames": "mode", "donate_argnames": ["y"]}):
+                        {"static_argnames": "mode", "donate_argnames": ["y"]},
+                        {"static_argnums": np.array(2), "donate_argnums": jnp.array([1])}):
             for arguments, named in [((1, 2, 3), {}), ((1, 2), {"mode": 3}), ((), {"x": 1, "y": 2, "mode": 3})]:
                 call = self.bind(example, arguments, named, **options)
                 self.assertEqual((call.keys, call.values, call.static, call.donated, call.slots, call.slot_count),
@@ -122,6 +123,9 @@ class Arguments(unittest.TestCase):
                                 {"donate_argnums": 1, "static_argnames": "y"})]:
             with self.subTest(words), self.assertRaisesRegex(ValueError, words):
                 self.bind(example, (1, 2), {}, **options)
+        for wrong in (1.0, np.float32(1), [1.5], "y", np.array([[1]])):
+            with self.subTest(wrong), self.assertRaisesRegex(TypeError, "found static_argnums=.*, expected positions"):
+                self.bind(example, (1, 2), static_argnums=wrong)
         with self.assertRaisesRegex(TypeError, "example: missing a required argument: 'y'"):
             self.bind(example, (1,))
         with self.assertRaisesRegex(ValueError, "found donate_argnums=5, expected positions of its 2"):

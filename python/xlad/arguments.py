@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -26,6 +27,15 @@ class Call(NamedTuple):
 
     def names(self) -> list[str]:
         return [f"argument {key}" for key in self.keys]
+
+
+def _integers(value: Any) -> tuple[int, ...]:
+    """Returns an integer or a sequence of integers as a tuple, and raises TypeError for anything else. As in JAX, both
+    may be arrays. All arrays have `__index__`, which raises TypeError if the array is not one integer."""
+    try:
+        return (operator.index(value),)
+    except TypeError:
+        return tuple(map(operator.index, value))
 
 
 def apply(function: Callable[..., Any], keys: Sequence[Key], values: Sequence[Tree],
@@ -82,12 +92,14 @@ class Binder:
                     donated, [self._slot(key, count) for key in keys], self._slot_count(count))
 
     def _keys(self, what: str, numbers: Any, names: Any) -> set[Key]:
-        numbers = () if numbers is None else (numbers,) if hasattr(numbers, "__index__") else tuple(numbers)
+        try:
+            numbers = () if numbers is None else _integers(numbers)
+        except TypeError:
+            raise TypeError(f"{self._name}: found {what}_argnums={numbers!r}, expected positions of "
+                            "arguments") from None
         names = () if names is None else (names,) if isinstance(names, str) else tuple(names)
         count = len(self._positional)
         for number in numbers:
-            if not hasattr(number, "__index__"):
-                raise TypeError(f"{self._name}: found {what}_argnums={numbers!r}, expected positions of arguments")
             if not self._open and not -count <= number < count:
                 raise ValueError(f"{self._name}: found {what}_argnums={numbers!r}, expected positions of its {count} "
                                  "arguments")
@@ -95,7 +107,7 @@ class Binder:
             if not self._any_name and name not in self._by_name:
                 raise ValueError(f"{self._name}: found {name!r} in {what}_argnames, expected one of "
                                  f"{', '.join(sorted(self._by_name)) or 'none'}")
-        keys = [int(n) + count if n < 0 and not self._open else int(n) for n in numbers]
+        keys = [n + count if n < 0 and not self._open else n for n in numbers]
         return {*keys, *names}
 
     def _canonical(self, key: Key) -> Key:
