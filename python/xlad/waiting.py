@@ -12,6 +12,14 @@ SAY_AGAIN_S = 60.0
 WAITS = ("PENDING", "STARTING")
 
 
+def _answer(why: Callable[[], str]) -> str:
+    """Returns the result of `why`, or an empty text if it fails, for example if the coordinator cannot be reached."""
+    try:
+        return why()
+    except Exception:  # noqa: BLE001
+        return ""
+
+
 class Waiting:
     """Logs a warning (logger "xlad") when the state has been one of WAITS for SAY_AFTER_S, and again every SAY_AGAIN_S.
     `update` is called at each change of the state. The text of the warning is the result of `why`, or the state's
@@ -57,12 +65,7 @@ class Waiting:
             self._timer = None
 
     def _say(self, wait: int) -> None:
-        text = self._reason
-        if self._why is not None:
-            try:
-                text = self._why() or text
-            except Exception:  # noqa: BLE001  If the coordinator cannot be reached, the reason is the text.
-                pass
+        text = (_answer(self._why) if self._why is not None else "") or self._reason
         text = text if self._what.partition(" ")[0] in text else f"{self._what} {text or 'waits'}"
         with self._lock:
             if self._timer is None or self._waits != wait:  # The wait has ended meanwhile.
@@ -94,10 +97,7 @@ class Silence:
             if time.monotonic() - self._reported < SAY_AFTER_S:
                 pause = SAY_AFTER_S
                 continue
-            try:
-                text = self._why()
-            except Exception:  # noqa: BLE001  The coordinator cannot be reached.
-                text = ""
+            text = _answer(self._why)
             if text and not self._stopped.is_set():
                 logging.getLogger("xlad").warning("%s", text)
             pause = SAY_AGAIN_S if text else min(2 * pause, SAY_AGAIN_S)
