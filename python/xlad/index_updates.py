@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from xlad import element_types, indexing
 
-if TYPE_CHECKING:
-    from xlad.remote_array import RemoteArray
+
+class Array(Protocol):
+    """The members of RemoteArray that this module uses."""
+
+    @property
+    def dtype(self) -> np.dtype: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def run(self, key: Any, function: Callable[..., Any], *others: Any) -> Any: ...
 
 
 class At:
     """x.at of a remote array."""
 
-    def __init__(self, array: RemoteArray) -> None:
+    def __init__(self, array: Array) -> None:
         self._array = array
 
     def __getitem__(self, index: Any) -> IndexUpdate:
@@ -30,7 +39,7 @@ class IndexUpdate:
     wrap_negative_indices. Without a mode, a single number that is out of range raises IndexError, as in x[index].
     """
 
-    def __init__(self, array: RemoteArray, index: Any) -> None:
+    def __init__(self, array: Array, index: Any) -> None:
         self._array = array
         self._index = index
 
