@@ -171,28 +171,28 @@ class Faults(unittest.TestCase):
                           ".safetensors is damaged: its bytes [", ") have checksum ", ", expected "):
                 self.assertIn(words, why)
 
-        with folder() as where, cluster(workers=1, devices=2) as made:
-            # With --attempts 2, the job would end if the failures of a damaged checkpoint counted.
-            flags = ("--mesh", "dp=2", *LONG, "--checkpoint-every", "500", "--checkpoint-to", f"file:{where}/kept",
-                     "--attempts", "2")
-            first = made.submit(JOB, *flags)
-            wait_for(lambda: len(stored(first)) == 2, "two checkpoints")
+        with folder() as where, cluster(workers=1, devices=3) as made:
+            # With --attempts 2, the jobs would end if the failures of a damaged checkpoint counted.
+            flags = ("--mesh", "dp=1", "--attempts", "2", "--checkpoint-to", f"file:{where}/kept")
+            long = (*flags, *LONG, "--checkpoint-every", "500")
+            first, canceled = made.submit(JOB, *long), made.submit(JOB, *long)
+            short = made.submit(JOB, *flags, "--steps", "5")  # Its final state is its only checkpoint.
+            wait_for(lambda: made.job(short)["state"] == "SUCCEEDED", "the short job")
+            wait_for(lambda: len(stored(first)) == 2 and len(stored(canceled)) == 2, "two checkpoints of both jobs")
+            self.assertEqual(xlad("cancel", canceled, "--coordinator", made.address)[0], 0)
+            wait_for(lambda: made.job(canceled)["state"] == "CANCELLED", "the canceled job")
             made.workers["w0"].kill()
             wait_for(lambda: made.job(first)["state"] == "PENDING", "the attempt to end")
-            older, newest = stored(first)
-            damage(newest)
+            (older, newest), (canceled_older, canceled_newest), (only,) = map(stored, (first, canceled, short))
+            for checkpoint in (newest, canceled_newest, only):
+                damage(checkpoint)
+            # The five attempts of a job take 15 s, so the jobs make them at the same time.
+            resumed, last = (made.submit(JOB, *long, "--resume", job) for job in (canceled, short))
             made.start_worker("w0")
             wait_for_a_start(first, older)
             self.assertTrue(pathlib.Path(newest["uri"].removeprefix("file:")).exists(), "its files are kept")
             wait_for(lambda: len(stored(first)) == 2 and stored(first)[0]["step"] > newest["step"], "new checkpoints")
-            self.assertEqual(xlad("cancel", first, "--coordinator", made.address)[0], 0)
-            older, newest = stored(first)
-            damage(newest)
-            resumed = made.submit(JOB, *flags, "--resume", first)
-            wait_for_a_start(resumed, older)
-            self.assertEqual(xlad("cancel", resumed, "--coordinator", made.address)[0], 0)
-            damage(older)
-            last = made.submit(JOB, *flags, "--resume", first)
+            wait_for_a_start(resumed, canceled_older)
             wait_for(lambda: made.job(last)["state"] == "FAILED", "the job without a checkpoint to fail")
             for words in ("is damaged", "found no older checkpoint", "xlad ckpt verify"):
                 self.assertIn(words, made.job(last)["reason"])

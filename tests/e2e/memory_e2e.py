@@ -4,7 +4,6 @@ The coordinator's data (RLIMIT_DATA) is limited to a quarter of the state, whose
 Prints the peak of the coordinator's resident memory, which includes its program file.
 """
 
-import array
 import contextlib
 import json
 import os
@@ -75,7 +74,7 @@ def write_job(where, rows):
 def row_of(tensor, row, steps):
     """Returns the bytes of a row after `steps` steps."""
     first = float(tensor + row % 1000 + steps)
-    return array.array("f", [first, first + 1, first + 2, first + 3] * (COLUMNS // 4)).tobytes()
+    return struct.pack("<4f", first, first + 1, first + 2, first + 3) * (COLUMNS // 4)
 
 
 def check_state(test, path, rows, steps):
