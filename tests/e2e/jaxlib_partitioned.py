@@ -42,7 +42,7 @@ DEVICES = 1
 for _size in AXES.values():
     DEVICES *= _size
 os.environ["JAX_PLATFORMS"] = "cpu"
-os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={DEVICES}"
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={DEVICES}"
 
 import jax  # noqa: E402  (flags must be set first)
 import numpy as np  # noqa: E402
