@@ -91,6 +91,21 @@ class Options(ClusterTest):
         self.assertNotIn("{devices=[", double.lower({"x": x}).as_text().replace("sharding={replicated}", ""))
         np.testing.assert_array_equal(double(split), x * 2)
 
+    def test_numbers_of_python_have_weak_types(self):
+        function = lambda x, by: (x * by, by * 2, by + x.sum())
+        jitted, expected = self.cluster.jit(function, mesh=MESH), jax.jit(function)
+        for x in (jnp.ones(4, jnp.bfloat16), jnp.arange(4, dtype=jnp.uint8)):
+            for by in (2.0, 3, 1j, jnp.asarray(2.0), jnp.float32(2), np.float32(2), True):
+                with self.subTest(x=x.dtype, by=by):
+                    for found, other in zip(jitted(x, by), expected(x, by), strict=True):
+                        self.assertEqual((found.dtype, found.weak_type), (other.dtype, other.weak_type))
+                        np.testing.assert_array_equal(found, other)
+                    self.assertEqual(jitted(x, jitted(x, by)[1])[0].dtype, expected(x, by)[0].dtype)
+            remote = self.cluster.device_put(x, mesh=MESH)
+            for other in (300, -1, 1.5):
+                np.testing.assert_array_equal(remote - other, x - other)
+                self.assertEqual((remote - other).dtype, (x - other).dtype)
+
     def test_functions_in_functions(self):
         inner = self.cluster.jit(lambda x: jnp.sin(x) * 2)
         outer = self.cluster.jit(lambda x: jax.grad(lambda y: inner(y))(x) + 1, mesh=MESH)

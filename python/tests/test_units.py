@@ -177,6 +177,10 @@ class Data(unittest.TestCase):
                 all_batches({"x": array}, DataOptions(), 9)
             with self.assertRaisesRegex(TypeError, f"^f: found an array of {kind}, expected numbers .*static_argnums"):
                 program.to_array(array, "f")
+        self.assertEqual(program.to_array(2**31 - 1, "f").dtype, np.int32)
+        for number in (2**31, -(2**31) - 1, 2**70):
+            with self.assertRaisesRegex(OverflowError, f"^f: found {number}, expected an integer from -2147483648 to"):
+                program.to_array(number, "f")
         for data in (None, np.ones(3), {"x": np.ones(3)}, [np.ones(3)], (np.ones(3), np.ones(3)), iter([np.ones(3)])):
             self.assertIs(as_data(data), data)
 

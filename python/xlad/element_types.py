@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import ml_dtypes  # noqa: F401  Registers bfloat16 and the 8-bit floats with numpy.
 import numpy as np
@@ -57,16 +57,6 @@ def of_dtype(dtype: np.dtype, place: str) -> ElementType:
     if row is None:
         raise TypeError(f"{place}: found an array of {dtype}, expected one of {', '.join(BY_NUMPY)}")
     return row
-
-
-def typed(value: Any, dtype: np.dtype) -> Any:
-    """Returns an operand as an array. A Python number gets the type that JAX gives it in an operation with an array of
-    type `dtype`."""
-    if type(value) not in (bool, int, float, complex):
-        return value
-    import jax.numpy as jnp
-
-    return np.asarray(value, jnp.result_type(dtype, value))
 
 
 def shape_text(dtype: np.dtype, shape: tuple[int, ...], place: str = "") -> str:

@@ -7,14 +7,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from xlad import element_types, indexing
+from xlad import indexing
 
 
 class Array(Protocol):
     """The members of RemoteArray that this module uses."""
-
-    @property
-    def dtype(self) -> np.dtype: ...
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -57,7 +54,7 @@ class IndexUpdate:
 
     def _changed(self, name: str, value: Any, options: dict[str, Any]) -> Any:
         call = lambda at, given, **named: getattr(at, name)(given, **named)
-        return self._run(name, None, call, options, element_types.typed(value, self._array.dtype))
+        return self._run(name, None, call, options, value)
 
     def get(self, *, fill_value: Any = None, **options: Any) -> Any:
         if fill_value is not None:

@@ -46,6 +46,7 @@ class _Result(NamedTuple):
     dtype: np.dtype
     shape: tuple[int, ...]
     key: Any
+    is_weak: bool
 
 
 class _Compiled(NamedTuple):
@@ -77,7 +78,10 @@ class _Given(NamedTuple):
         return shardings.Arguments(trees, names, self.call.slots, known, self.call.slot_count)
 
     def signature(self) -> Any:
-        shapes = tuple([(leaf.dtype, leaf.shape, key) for leaf, key in zip(self.leaves, self.keys)])
+        from xlad import program
+
+        shapes = tuple([(leaf.dtype, leaf.shape, program.is_weak(leaf), key)
+                        for leaf, key in zip(self.leaves, self.keys)])
         # The types of static values are included, because 1 == True.
         return self.tree, shapes, self.call.keys, self.call.static, tuple([type(v) for _, v in self.call.static])
 
@@ -156,7 +160,7 @@ class Jitted:
         for leaf in donated:
             leaf.donate()
         arrays = [RemoteArray(session, number, result.dtype, result.shape, key=result.key, spec=spec,
-                              operate=self._host.operate)
+                              operate=self._host.operate, is_weak=result.is_weak)
                   for number, result, spec in zip(results, compiled.results, specs)]
         return jax.tree_util.tree_unflatten(compiled.tree, arrays)
 
@@ -247,7 +251,8 @@ class Jitted:
         feeds, out_specs = self._result_specs(arguments, specs.arguments, out, call.donated)
         lowered = program.lower(flat, arguments, self._place, specs, out_specs=out_specs, donate=call.donated)
         shapes, out_tree = jax.tree_util.tree_flatten(out)
-        results = [_Result(np.dtype(s.dtype), tuple(s.shape), key) for s, key in zip(shapes, result_keys)]
+        results = [_Result(np.dtype(s.dtype), tuple(s.shape), key, program.is_weak(s))
+                   for s, key in zip(shapes, result_keys)]
         return _Compiled(lowered.proto, feeds, results, out_tree), lowered
 
     def _result_specs(self, arguments: Sequence[Tree], specs: Sequence[Tree], out: Tree,

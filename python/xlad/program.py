@@ -61,14 +61,26 @@ def is_key(leaf: Any) -> bool:
     return hasattr(leaf, "dtype") and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
+class WeakArray(np.ndarray):
+    """An array of a weak type: the result of an operation with it has the type of the other operand, as in JAX."""
+
+    weak_type = True
+
+
+def is_weak(leaf: Any) -> bool:
+    """Whether jit gives the leaf a weak type, as it does to numbers of Python."""
+    return type(leaf) in (int, float, complex) or bool(getattr(leaf, "weak_type", False))
+
+
 _INSTEAD = (" (bind other values with functools.partial, name them in static_argnums of jit, or separate them from the "
             "arrays, as equinox.partition does)")
 _KINDS = {"O": "objects", "U": "text", "S": "bytes", "M": "dates", "m": "time differences"}
 
 
 def to_array(leaf: Any, place: str, instead: str = _INSTEAD) -> np.ndarray:
-    """Returns the leaf as jit sees it: with a 32-bit type unless 64-bit types are enabled in JAX, and random keys as
-    words. `instead` is the advice at the end of an error about a value that is not numeric."""
+    """Returns the leaf as jit sees it: with a 32-bit type unless 64-bit types are enabled in JAX, random keys as words,
+    and a leaf of a weak type as a WeakArray. `instead` is the advice at the end of an error about a value that is not
+    numeric."""
     if is_key(leaf):
         leaf = jax.random.key_data(leaf)
     if isinstance(leaf, jax.core.Tracer):
@@ -76,13 +88,19 @@ def to_array(leaf: Any, place: str, instead: str = _INSTEAD) -> np.ndarray:
                         "be called inside jit, grad, vmap or scan; use these inside the function")
     if callable(leaf) or isinstance(leaf, (str, bytes)):
         raise TypeError(f"{place}: found {leaf!r}, expected an array or a number{instead}")
+    if isinstance(leaf, int):
+        limits = np.iinfo(jax.dtypes.canonicalize_dtype(int))
+        if not limits.min <= leaf <= limits.max:
+            raise OverflowError(f"{place}: found {leaf}, expected an integer from {limits.min} to {limits.max}: JAX "
+                                f"converts integers of Python to {limits.dtype}")
     array = np.asarray(leaf)
     if array.dtype.kind in _KINDS:
         if hasattr(leaf, "dtype"):
             kind = _KINDS[array.dtype.kind]
             raise TypeError(f"{place}: found an array of {kind} ({array.dtype}), expected numbers{instead}")
         raise TypeError(f"{place}: found {type(leaf).__name__} {leaf!r}, expected an array or a number{instead}")
-    return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
+    array = array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
+    return array.view(WeakArray) if is_weak(leaf) else array
 
 
 def words(leaf: Any) -> Any:
@@ -154,14 +172,15 @@ class Lowered(NamedTuple):
 
 
 def _structs(arguments: Sequence[Tree], mesh: AbstractMesh | None, specs: Specs) -> Tree:
-    """Returns the types of the arguments in trees like those of `plain`, with shardings on meshes with explicit
-    axes."""
+    """Returns the types of the arguments, which may be weak, in trees like those of `plain`, with shardings on meshes
+    with explicit axes."""
     typed = mesh if mesh is not None and AxisType.Explicit in mesh.axis_types else None
     leaves, treedef = jax.tree_util.tree_flatten(tuple(plain(argument) for argument in arguments))
     shardings = [NamedSharding(typed, spec) if typed is not None else None
                  for spec in jax.tree_util.tree_leaves(specs.arguments, is_leaf=lambda x: isinstance(x, P))]
-    return jax.tree_util.tree_unflatten(treedef, [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
-                                                  for leaf, sharding in zip(leaves, shardings)])
+    return jax.tree_util.tree_unflatten(treedef, [
+        jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=is_weak(leaf))
+        for leaf, sharding in zip(leaves, shardings)])
 
 
 def result_shapes(function: Callable[..., Any], arguments: Sequence[Tree], place: Placement, specs: Specs) -> Tree:

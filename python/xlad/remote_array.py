@@ -44,7 +44,6 @@ class RemoteArray:
     __array_priority__ = 200  # Operators of numpy arrays leave the operation to this class.
     # JAX may compute with the array on any device of this machine, regardless of its sharding.
     committed = _committed = False
-    weak_type = False
     is_fully_addressable = True  # This process can read all elements.
     __hash__ = None  # type: ignore[assignment]  # Because == is elementwise.
 
@@ -52,9 +51,9 @@ class RemoteArray:
         return object.__new__(_class_for_jax() if cls is RemoteArray else cls)
 
     def __init__(self, session: Session, number: int, dtype: np.dtype, shape: tuple[int, ...], *, key: Any = None,
-                 spec: Any = None, operate: Operate | None = None) -> None:
+                 spec: Any = None, operate: Operate | None = None, is_weak: bool = False) -> None:
         """If the array contains random keys as uint32 words, `key` is their KeyLeaf, which has their implementation.
-        `spec` is the array's PartitionSpec, or None if it is not split."""
+        `spec` is the array's PartitionSpec, or None if it is not split. `is_weak` says whether its type is weak."""
         self._dtype = dtype
         self._shape = shape
         self._session = session
@@ -62,6 +61,7 @@ class RemoteArray:
         self._key = key
         self._spec = spec
         self._operate = operate
+        self.weak_type = is_weak
         self._here: np.ndarray | None = None
         session.add(self)
         if not _flax_knows and "flax.serialization" in sys.modules:
@@ -114,8 +114,9 @@ class RemoteArray:
     def aval(self) -> ShapedArray:
         import jax
 
-        found = jax.core.ShapedArray(self.shape, self.dtype) if self._key is None else jax.typeof(self.get())
-        return cast("ShapedArray", found)
+        if self._key is not None:
+            return cast("ShapedArray", jax.typeof(self.get()))
+        return jax.core.ShapedArray(self.shape, self.dtype, weak_type=self.weak_type)
 
     def devices(self) -> set[RemoteDevice]:
         """The devices of the array's session. All of them have a part of the array."""
@@ -385,7 +386,7 @@ def _binary(name: str, reflected: bool) -> Callable[[RemoteArray, Any], Any]:
         if name == "pow" and isinstance(other, int) and not reflected:  # Exact for integers, as in JAX.
             return self.run(("pow", other), lambda x: x ** other)
         swapped = (lambda x, y: function(y, x)) if reflected else function
-        return self.run((name, reflected), swapped, element_types.typed(other, self.dtype))
+        return self.run((name, reflected), swapped, other)
 
     return method
 

@@ -75,8 +75,23 @@ class Training:
 
         flat.__name__ = self.name
         program.name_arguments(flat, self._step, range(len(self._arguments)))
-        lowered = program.lower(flat, self._arguments, place, specs, out_specs=(specs.arguments[0], P()), donate=[0])
-        return place.axes, lowered
+        while True:
+            lowered = program.lower(flat, self._arguments, place, specs, out_specs=(specs.arguments[0], P()),
+                                    donate=[0])
+            if not self._strengthen(lowered.out[0]):
+                return place.axes, lowered
+
+    def _strengthen(self, new_state: Tree) -> bool:
+        """Makes the weak type of a leaf of the state strong if that of the new state is strong. In a loop over
+        jax.jit(step), it is strong from the second step on. Returns whether there is such a leaf."""
+        from xlad import program
+
+        after = flatten(new_state)[0]
+        found = [i for i, array in enumerate(self._arrays) if program.is_weak(array) and not program.is_weak(after[i])]
+        for i in found:
+            self._arrays[i] = np.asarray(self._arrays[i])  # This is not a WeakArray.
+        self._arguments[0] = unflatten(self._treedef, self._arrays)
+        return bool(found)
 
     def _call(self, state: Tree, rest: Sequence[Any]) -> tuple[Tree, Any]:
         """Calls the step on plain arrays: random keys are passed as words, and metrics are returned as f32 scalars. The
