@@ -114,10 +114,10 @@ class Installed(unittest.TestCase):
             for name in ("python", "proto"):
                 shutil.copytree(REPO / name, pathlib.Path(copy) / name,
                                 ignore=shutil.ignore_patterns("build", "bin", "__pycache__", "*.egg-info", "*.binpb"))
-            subprocess.run([sys.executable, "-m", "venv", where], check=True)
+            subprocess.run([sys.executable, "-m", "venv", "--without-pip", where], check=True)
             python = pathlib.Path(where) / "bin" / "python"
-            done = subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", f"{copy}/python"],
-                                  capture_output=True, text=True)
+            done = subprocess.run([sys.executable, "-m", "pip", "--python", where, "install", "-q", "--no-deps",
+                                   f"{copy}/python"], capture_output=True, text=True)
             unreachable = ("NewConnectionError|NameResolutionError|Temporary failure in name resolution|ConnectTimeout|"
                            "ReadTimeout|ProxyError")
             if done.returncode != 0 and re.search(unreachable, done.stderr):
