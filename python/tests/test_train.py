@@ -110,18 +110,21 @@ class Trees(ClusterTest):
         self.assertEqual(self.cluster.train(lambda s: (s * 2, s), 1, steps=0).result(), 1)
 
     def test_numbers_of_python_in_the_state_have_weak_types(self):
-        """`sum` is weak only before the first step, and the others are always weak."""
+        """The types of `sum` and `mean` are weak only before the first step, and the type of `mean` changes there."""
         def step(state, batch):
             loss = jnp.sum(batch * state["w"])
             return {"w": state["w"] - state["rate"] * state["w"] + state["count"], "rate": state["rate"] * 0.5,
-                    "count": state["count"] + 1, "sum": state["sum"] + loss}, {"loss": loss.astype(jnp.float32)}
+                    "count": state["count"] + 1, "sum": state["sum"] + loss,
+                    "mean": state["mean"] * 0.5 + state["w"][0]}, {"loss": loss.astype(jnp.float32)}
 
-        state = {"w": jnp.ones(4, jnp.bfloat16), "rate": 0.5, "count": 0, "sum": 0.0}
+        state = {"w": jnp.ones(4, jnp.bfloat16), "rate": 0.5, "count": 0, "sum": 0.0, "mean": 0}
         data = np.arange(16, dtype=np.float32).reshape(4, 4)
         losses, final = by_jax(step, state, batches_of(data, 2, 4))
         run = self.cluster.train(step, state, data, steps=4, batch=2, mesh={"dp": 2})
         np.testing.assert_array_equal([report.loss for report in run], losses)
         self.same_state(jax.tree.map(jnp.asarray, run.result()), final, 0, 0)
+        again = self.cluster.job(run.job_id, like=state).result()
+        self.same_state(jax.tree.map(jnp.asarray, again), final, 0, 0)
 
     def test_equal_jobs_have_equal_programs(self):
         def step(state, batch):

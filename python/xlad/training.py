@@ -82,14 +82,14 @@ class Training:
                 return place.axes, lowered
 
     def _strengthen(self, new_state: Tree) -> bool:
-        """Makes the weak type of a leaf of the state strong if that of the new state is strong. In a loop over
-        jax.jit(step), it is strong from the second step on. Returns whether there is such a leaf."""
+        """Changes the weak type of a leaf of the state to that of the new state if that is strong. In a loop over
+        jax.jit(step), it has this type from the second step on. Returns whether there is such a leaf."""
         from xlad import program
 
         after = flatten(new_state)[0]
         found = [i for i, array in enumerate(self._arrays) if program.is_weak(array) and not program.is_weak(after[i])]
         for i in found:
-            self._arrays[i] = np.asarray(self._arrays[i])  # This is not a WeakArray.
+            self._arrays[i] = np.asarray(self._arrays[i], after[i].dtype)  # This is not a WeakArray.
         self._arguments[0] = unflatten(self._treedef, self._arrays)
         return bool(found)
 
@@ -127,7 +127,8 @@ class Training:
         for name, leaf, before in zip(self.state_names, jax.tree_util.tree_leaves(new_state), self._arrays):
             leaf = jax.random.key_data(leaf) if program.is_key(leaf) else leaf
             dtype = jax.dtypes.canonicalize_dtype(leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype)
-            if dtype != before.dtype or np.shape(leaf) != before.shape:
+            may_change = program.is_weak(before) and not program.is_weak(leaf)
+            if (dtype != before.dtype and not may_change) or np.shape(leaf) != before.shape:
                 raise TypeError(f"the step returned {shape_text(dtype, np.shape(leaf), name)} for state {name}, "
                                 f"expected {shape_text(before.dtype, before.shape)}, as in the initial state")
 
@@ -183,7 +184,7 @@ def restore_like(state: Tree) -> Callable[[Mapping[str, np.ndarray]], Tree]:
     names = program.leaf_names(state, "state")
     arrays_before = [program.to_array(leaf, f"state {n}") for n, leaf in zip(names, leaves)]
     are_of_jax = [_is_of_jax(leaf) for leaf in leaves]
-    shapes = [(a.dtype, a.shape) for a in arrays_before]
+    shapes = [(a.dtype, a.shape, program.is_weak(a)) for a in arrays_before]
 
     def restore(arrays: Mapping[str, np.ndarray]) -> Tree:
         import jax.numpy as jnp
@@ -192,8 +193,10 @@ def restore_like(state: Tree) -> Callable[[Mapping[str, np.ndarray]], Tree]:
             raise ValueError(f"found no {missing[0]} in the saved state, which has {', '.join(arrays) or 'nothing'}, "
                              "expected a state of the same structure")
         found: list[Any] = []
-        for name, (dtype, shape), of_jax in zip(names, shapes, are_of_jax):
-            array = arrays[name].view(dtype).reshape(shape)
+        for name, (dtype, shape, may_change), of_jax in zip(names, shapes, are_of_jax):
+            array = arrays[name]
+            if not may_change or array.shape != shape:  # Types that safetensors lacks are stored as bytes.
+                array = array.view(dtype).reshape(shape)
             found.append(jnp.asarray(array) if of_jax else array.copy())
         return unflatten(treedef, program.wrap_keys(found, keys))
 
