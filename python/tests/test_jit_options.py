@@ -172,6 +172,19 @@ class Messages(ClusterTest):
             self.assertTrue(seen)
             self.assertNotIn(signal.default_int_handler, seen)
 
+    def test_shard_map_needs_sizes_that_are_divisible(self):
+        """The program would otherwise contain sizes of axes that are not those of the mesh."""
+        def step(x, y):
+            count = lambda x: x * jax.lax.psum(1, "dp")
+            scale = jax.shard_map(count, in_specs=P("dp"), out_specs=P("dp"))
+            return jax.lax.cond(y[0] > 0, scale, lambda x: x, x), y + 1
+
+        jitted = self.cluster.jit(step, mesh={"dp": 2}, in_shardings=P("dp"))
+        np.testing.assert_array_equal(jitted(np.ones(4), np.ones(2))[0], np.full(4, 2))
+        with self.assertRaisesRegex(ValueError, r"found shard_map and argument 1 of shape \[3\] split by P\('dp',\) on "
+                                                "mesh dp=2, expected sizes that are divisible by their axes"):
+            jitted(np.ones(4), np.ones(3))
+
     def test_callbacks_are_named_with_their_line(self):
         def show(x):
             jax.debug.print("{}", x[0])

@@ -1,4 +1,4 @@
-"""Callbacks into Python, which workers cannot execute: they are refused or replaced.
+"""Calls that a program cannot contain. Callbacks into Python, which workers cannot execute, are refused or replaced.
 
 Most callbacks are in the jaxpr of the function. A primitive of a library, such as lineax's linear_solve, may add others
 when it is lowered. Only the lowered program shows these.
@@ -29,18 +29,34 @@ def refuse(jaxpr: Any) -> bool:
     """Raises an error that names the first callback into Python and its line. Accepts calls of equinox.error_if, which
     `without_errors` replaces, and returns whether there are any."""
     found = False
-    for eqn in jaxpr.eqns:
+    for eqn in _equations(jaxpr):
         name = eqn.primitive.name
         if name in _REFUSED and _only_raises(eqn.params):
             found = True
         elif name in _REFUSED:
             raise TypeError(f"{_place(eqn)}found {_REFUSED[name]}, {_EXPECTED}")
+    return found
+
+
+def refuse_shard_map(jaxpr: Any, uneven: str) -> None:
+    """Raises an error if there is a shard_map, with its line if JAX knows it. The jaxpr is that of a mesh whose axes have
+    size 1, because JAX refuses `uneven`, an argument with a size that is not divisible by its axes. A function inside
+    shard_map would compute with these sizes."""
+    for eqn in _equations(jaxpr):
+        if eqn.primitive.name == "shard_map":
+            raise ValueError(f"{_place(eqn)}found shard_map and {uneven}, expected sizes that are divisible by their "
+                             "axes in a function with shard_map: split this argument by P()")
+
+
+def _equations(jaxpr: Any) -> Iterator[Any]:
+    """Yields the equations of a jaxpr, each before those of its inner jaxprs."""
+    for eqn in jaxpr.eqns:
+        yield eqn
         for value in eqn.params.values():
             for inner in value if isinstance(value, (tuple, list)) else (value,):
                 inner = getattr(inner, "jaxpr", inner)
                 if hasattr(inner, "eqns"):
-                    found = refuse(inner) or found
-    return found
+                    yield from _equations(inner)
 
 
 def refuse_lowered(text: str) -> None:

@@ -25,6 +25,7 @@ except ModuleNotFoundError:
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from xlad.job import axes_text
 from xlad.shardings import Placement, Specs
 from xlad.trees import Tree, plain
 
@@ -194,7 +195,7 @@ def _divisible_mesh(place: Placement, specs: Specs) -> AbstractMesh | None:
     """Returns a mesh on which all sizes are divisible, because JAX requires this for arguments. The coordinator does
     not require it, and replaces the sizes of the axes. Returns None for one device."""
     mesh = place.mesh
-    if mesh is None or specs.even:
+    if mesh is None or not specs.uneven:
         return mesh
     return AbstractMesh((1,) * len(place.axes), mesh.axis_names, axis_types=mesh.axis_types)
 
@@ -244,6 +245,8 @@ def lower(function: Callable[..., Any], arguments: Sequence[Tree], place: Placem
             stack.enter_context(jax.sharding.use_abstract_mesh(mesh))
         stack.enter_context(_sources_of(function))
         traced = jax.jit(function, **options).trace(*_structs(arguments, mesh, specs))
+        if specs.uneven:
+            callbacks.refuse_shard_map(traced.jaxpr, f"{specs.uneven} on mesh {axes_text(place.axes)}")
         more = stack.enter_context(callbacks.without_errors(callbacks.refuse(traced.jaxpr)))
         lowered = traced.lower(lowering_platforms=("cpu",), **more)
         program = lowered.compiler_ir("hlo")
