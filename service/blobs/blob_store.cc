@@ -26,12 +26,11 @@ constexpr char kTemporary[] = ".tmp";
 constexpr char kDamaged[] = ".damaged";
 constexpr size_t kMaxOpen = 64;
 
-// Called before each read of a whole blob, which ends if the result is an error.
-using Check = std::function<absl::Status()>;
+using Check = BlobStore::Check;
 absl::Status NoCheck() { return absl::OkStatus(); }
 
 // Reads the whole blob, and returns the first error of a read or of `check`.
-absl::Status ReadAll(RangeReader& reader, const Check& check = NoCheck) {
+absl::Status ReadAll(RangeReader& reader, const Check& check) {
   std::vector<std::byte> piece(std::min(storage::kReadBytes, reader.size()));
   for (int64_t at = 0; at < reader.size(); at += storage::kReadBytes) {
     XLAD_RETURN_IF_ERROR(check());
@@ -68,12 +67,12 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
         absl::StrCat("found blob name \"", digest.substr(0, 80), "\", expected 64 lower-case hex digits"));
   }
 
-  absl::StatusOr<std::shared_ptr<RangeReader>> Open(const std::string& digest, const Check& check = NoCheck) {
+  absl::StatusOr<std::shared_ptr<RangeReader>> Open(const std::string& digest, const Check& check) {
     XLAD_ASSIGN_OR_RETURN(const Opened opened, Find(digest, check));
     return opened.reader;
   }
-  absl::StatusOr<storage::BlockSums> SumsOf(const std::string& digest) {
-    XLAD_ASSIGN_OR_RETURN(const Opened opened, Find(digest));
+  absl::StatusOr<storage::BlockSums> SumsOf(const std::string& digest, const Check& check) {
+    XLAD_ASSIGN_OR_RETURN(const Opened opened, Find(digest, check));
     return *opened.sums;
   }
 
@@ -184,7 +183,7 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
 
   // Returns the blob's reader and checksums. Other threads may remove them from open_ at any time; the returned objects
   // stay valid.
-  absl::StatusOr<Opened> Find(const std::string& digest, const Check& check = NoCheck) {
+  absl::StatusOr<Opened> Find(const std::string& digest, const Check& check) {
     XLAD_RETURN_IF_ERROR(CheckName(digest));
     int64_t changes = 0;
     {
@@ -209,16 +208,16 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
     return opened;
   }
 
-  // Reads the whole file. Returns false if there is no file.
+  // Reads the whole file, even if the client has left: otherwise the damaged blob would be found again by each reader.
+  // Returns false if there is no file.
   bool IsDamaged(const std::string& digest) {
     absl::StatusOr<std::shared_ptr<RangeReader>> file = storage::OpenFileReader(files_, PathOf(digest));
     if (!file.ok()) return false;
-    const absl::StatusOr<Opened> opened = Verified(digest, *std::move(file));
-    return absl::IsDataLoss(opened.ok() ? ReadAll(*opened->reader) : opened.status());
+    const absl::StatusOr<Opened> opened = Verified(digest, *std::move(file), NoCheck);
+    return absl::IsDataLoss(opened.ok() ? ReadAll(*opened->reader, NoCheck) : opened.status());
   }
 
-  absl::StatusOr<Opened> Verified(const std::string& digest, std::shared_ptr<RangeReader> file,
-                                  const Check& check = NoCheck) {
+  absl::StatusOr<Opened> Verified(const std::string& digest, std::shared_ptr<RangeReader> file, const Check& check) {
     XLAD_ASSIGN_OR_RETURN(const ObjectInfo info, ReadSums(digest, *file, check));
     Opened opened;
     XLAD_ASSIGN_OR_RETURN(opened.reader,
@@ -316,7 +315,7 @@ bool BlobStore::Has(const std::string& digest) const {
   return IsSha256Hex(digest) && store_->files().Exists(store_->PathOf(digest));
 }
 
-absl::StatusOr<bool> BlobStore::Verify(const std::string& digest, const std::function<absl::Status()>& check) const {
+absl::StatusOr<bool> BlobStore::Verify(const std::string& digest, const Check& check) const {
   if (IsSha256Hex(digest)) store_->Touch(digest);
   absl::Status checked = absl::OkStatus();
   const Check keep_result = [&] { return checked = check(); };
@@ -329,10 +328,16 @@ absl::StatusOr<bool> BlobStore::Verify(const std::string& digest, const std::fun
 bool BlobStore::Verify(const std::string& digest) const { return *Verify(digest, NoCheck); }
 
 absl::StatusOr<std::shared_ptr<RangeReader>> BlobStore::OpenBlob(const std::string& digest) const {
-  return store_->Open(digest);
+  return OpenBlob(digest, NoCheck);
 }
 
-absl::StatusOr<storage::BlockSums> BlobStore::SumsOf(const std::string& digest) const { return store_->SumsOf(digest); }
+absl::StatusOr<std::shared_ptr<RangeReader>> BlobStore::OpenBlob(const std::string& digest, const Check& check) const {
+  return store_->Open(digest, check);
+}
+
+absl::StatusOr<storage::BlockSums> BlobStore::SumsOf(const std::string& digest, const Check& check) const {
+  return store_->SumsOf(digest, check);
+}
 
 absl::StatusOr<std::string> BlobStore::Put(const std::string& bytes) {
   const std::string digest = Sha256Hex(bytes);

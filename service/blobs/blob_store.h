@@ -42,16 +42,19 @@ class BlobStore {
   // Whether the blob exists and is undamaged. Reads all of it. The call counts as a use of the blob, because a client
   // that asks does not upload the blob again.
   bool Verify(const std::string& digest) const;
-  // The same, but calls `check` before each read of at most kReadBytes, and ends with its error. If the checksums of
-  // the blob are missing, the blob is read twice.
-  absl::StatusOr<bool> Verify(const std::string& digest, const std::function<absl::Status()>& check) const;
+  // Called before each piece of a blob is read. An error ends the reading, and is returned.
+  using Check = std::function<absl::Status()>;
+  // The same. If the checksums of the blob are missing or damaged, the blob is read twice.
+  absl::StatusOr<bool> Verify(const std::string& digest, const Check& check) const;
 
   // Opens a blob for reading any range of it. NotFound if the blob does not exist. The reader verifies what it reads
   // and returns DataLoss if the blob is damaged.
   absl::StatusOr<std::shared_ptr<storage::RangeReader>> OpenBlob(const std::string& digest) const;
+  // The same. If the checksums of the blob are missing or damaged, they are computed, and `check` is called.
+  absl::StatusOr<std::shared_ptr<storage::RangeReader>> OpenBlob(const std::string& digest, const Check& check) const;
 
   // Returns the checksums of a blob's blocks. The errors are those of OpenBlob.
-  absl::StatusOr<storage::BlockSums> SumsOf(const std::string& digest) const;
+  absl::StatusOr<storage::BlockSums> SumsOf(const std::string& digest, const Check& check) const;
 
   // Put and Get are for small blobs, which they hold in memory. Put returns the digest: 64 lower-case hexadecimal
   // digits.

@@ -123,6 +123,23 @@ TEST(BlobStore, VerifyingEndsWithTheErrorOfItsCheck) {
   EXPECT_TRUE(store.Has(digest));
 }
 
+TEST(BlobStore, OpeningABlobWithoutChecksumsEndsWithTheErrorOfItsCheck) {
+  MemoryFiles files;
+  BlobStore store = *BlobStore::Open(files, "/blobs");
+  const std::string digest = *store.Put(Bytes(3 * storage::kReadBytes));
+  const std::string sums = absl::StrCat("/blobs/", digest, ".sums");
+  for (const std::string& text : {"", "damaged"}) {
+    ASSERT_TRUE(files.WriteAtomically(sums, text).ok());
+    const BlobStore reopened = *BlobStore::Open(files, "/blobs");
+    int checks = 0;
+    const auto check = [&] { return checks++ < 2 ? absl::OkStatus() : absl::CancelledError("the client left"); };
+    EXPECT_TRUE(absl::IsCancelled(reopened.OpenBlob(digest, check).status()));
+    EXPECT_EQ(checks, 3) << "one check before each read";
+    EXPECT_TRUE(reopened.Has(digest)) << "an error of the check is not damage";
+    EXPECT_TRUE(reopened.OpenBlob(digest).ok());
+  }
+}
+
 TEST(BlobStore, AReaderOfADamagedBlobDoesNotRemoveItsReplacement) {
   const std::string bytes = Bytes(5000);
   MemoryFiles files;

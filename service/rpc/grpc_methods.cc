@@ -84,18 +84,25 @@ absl::Status WriteCheckedRange(storage::RangeReader& blob, const Request& reques
   return WriteRange(blob, offset, size, stream);
 }
 
+// Opens a blob. If its checksums must be computed, this ends with the client.
+absl::StatusOr<std::shared_ptr<storage::RangeReader>> OpenBlob(Engine* engine, CallStream* stream,
+                                                               const std::string& digest) {
+  return engine->blobs().OpenBlob(digest, [stream] { return stream->CheckClient(); });
+}
+
 absl::Status GetBlob(Engine* engine, CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(const auto request, ReadRequest<GetBlobRequest>(stream));
-  XLAD_ASSIGN_OR_RETURN(const auto blob, engine->blobs().OpenBlob(request.digest()));
+  XLAD_ASSIGN_OR_RETURN(const auto blob, OpenBlob(engine, stream, request.digest()));
   return WriteRange(*blob, 0, blob->size(), stream);
 }
 
 // Returns the worker from which the caller must read the range, and the checksums of the range. If no worker is named,
 // the coordinator sends the bytes.
-Chunk PeerFor(const GetBlobRangeRequest& request, int64_t blob_bytes, const CallerAccess& access, Engine* engine) {
+Chunk PeerFor(const GetBlobRangeRequest& request, int64_t blob_bytes, CallStream* stream, Engine* engine) {
   Chunk chunk;
   chunk.set_total_bytes(blob_bytes);
-  const bool is_worker = access.caller.role == security::Role::kWorker || access.caller.role == security::Role::kOwner;
+  const security::Role role = stream->access().caller.role;
+  const bool is_worker = role == security::Role::kWorker || role == security::Role::kOwner;
   const int64_t end = request.offset() + request.size();
   const bool are_blocks = request.offset() % storage::kBlockBytes == 0 && end <= blob_bytes &&
                           (end % storage::kBlockBytes == 0 || end == blob_bytes);
@@ -108,7 +115,8 @@ Chunk PeerFor(const GetBlobRangeRequest& request, int64_t blob_bytes, const Call
       {reader.job_id(), reader.attempt(), reader.worker_id(), {reader.failed().begin(), reader.failed().end()}},
       request.digest(), first, last);
   if (peer.empty()) return chunk;
-  const absl::StatusOr<storage::BlockSums> sums = engine->blobs().SumsOf(request.digest());
+  const absl::StatusOr<storage::BlockSums> sums =
+      engine->blobs().SumsOf(request.digest(), [stream] { return stream->CheckClient(); });
   if (!sums.ok() || sums->block_bytes != storage::kBlockBytes || std::ssize(sums->sums) < last) return chunk;
   chunk.set_peer(peer);
   for (int64_t block = first; block < last; ++block) chunk.add_sums(sums->sums[block]);
@@ -117,8 +125,8 @@ Chunk PeerFor(const GetBlobRangeRequest& request, int64_t blob_bytes, const Call
 
 absl::Status GetBlobRange(Engine* engine, CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(const auto request, ReadRequest<GetBlobRangeRequest>(stream));
-  XLAD_ASSIGN_OR_RETURN(const auto blob, engine->blobs().OpenBlob(request.digest()));
-  const Chunk peer = PeerFor(request, blob->size(), stream->access(), engine);
+  XLAD_ASSIGN_OR_RETURN(const auto blob, OpenBlob(engine, stream, request.digest()));
+  const Chunk peer = PeerFor(request, blob->size(), stream, engine);
   if (!peer.peer().empty()) return stream->Write(peer);
   return WriteCheckedRange(*blob, request, absl::StrCat("blob ", request.digest()), stream);
 }
