@@ -49,6 +49,12 @@ std::string AbsolutePath(const std::string& path) {
   return std::filesystem::absolute(path).lexically_normal().string();
 }
 
+absl::Status ReplacedTooFast() {
+  return absl::AbortedError(
+      "the job replaces its checkpoints faster than they can be read; cancel it, keep more checkpoints, or save less "
+      "often");
+}
+
 absl::StatusOr<Source> OpenPath(const std::string& path) {
   Source source;
   if (!RealFileSystem().IsDirectory(path)) {
@@ -56,8 +62,10 @@ absl::StatusOr<Source> OpenPath(const std::string& path) {
     source.checkpoints.push_back({uri, source.store.ReadIndex(uri)});
     return source;
   }
-  XLAD_ASSIGN_OR_RETURN(const auto found, storage::ListCheckpoints(RealFileSystem(), path));
-  for (const auto& checkpoint : found) {
+  const auto found = storage::ListCheckpoints(RealFileSystem(), path);
+  if (absl::IsAborted(found.status())) return ReplacedTooFast();
+  XLAD_RETURN_IF_ERROR(found.status());
+  for (const auto& checkpoint : *found) {
     source.checkpoints.push_back({storage::FileUri(AbsolutePath(checkpoint.folder)), checkpoint.index});
   }
   source.exists = [](const std::string& uri) {
@@ -87,12 +95,6 @@ bool IsReplaced(const Source& source, const std::string& uri, const absl::Status
 
 // How often a command begins again because the running job has replaced all checkpoints that it was reading.
 constexpr int kMaxPasses = 10;
-
-absl::Status ReplacedTooFast() {
-  return absl::AbortedError(
-      "the job replaces its checkpoints faster than they can be read; cancel it, keep more checkpoints, or save less "
-      "often");
-}
 
 // Reads the indexes of the checkpoints. If the job has replaced all of these, reads those of its later checkpoints.
 absl::Status ReadIndexes(std::vector<std::string> uris, const std::string& job, Source* source) {

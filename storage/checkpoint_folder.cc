@@ -29,36 +29,40 @@ std::optional<StepAndAttempt> ParseName(const std::string& name) {
   return parsed;
 }
 
-// Adds the checkpoint, if the folder has one.
-void AddCheckpoint(FileSystem& files, const std::string& folder, std::vector<FoundCheckpoint>* found) {
-  if (!IsCheckpoint(files, folder)) return;
+// Adds the checkpoint, if the folder has one. Returns false if the checkpoint has been removed meanwhile.
+bool AddCheckpoint(FileSystem& files, const std::string& folder, std::vector<FoundCheckpoint>* found) {
+  if (!IsCheckpoint(files, folder)) return files.IsDirectory(folder);
   const std::string path = JoinPath(folder, kIndexFileName);
   const auto read = [&]() -> absl::StatusOr<v1::CheckpointIndex> {
     XLAD_ASSIGN_OR_RETURN(const std::string text, files.Read(path));
     return ParseIndex(text);
   };
   absl::StatusOr<v1::CheckpointIndex> index = read();
-  if (!index.ok() && !IsCheckpoint(files, folder)) return;  // It has been removed meanwhile.
+  if (!index.ok() && !IsCheckpoint(files, folder)) return false;
   if (!index.ok()) index = Annotate(index.status(), path);
   found->push_back({folder, std::move(index)});
+  return true;
 }
 
 // Adds the checkpoints in the folder of one job. If the job runs, it may replace its only checkpoint after the names of
 // the folders were read. No checkpoint is then found, so the names are read again.
 absl::Status AddJob(FileSystem& files, const std::string& folder, std::vector<FoundCheckpoint>* found) {
-  constexpr int kMaxLists = 3;
+  constexpr int kMaxLists = 10;
   const size_t before = found->size();
-  bool has_folders = true;
-  for (int i = 0; i < kMaxLists && has_folders && found->size() == before; ++i) {
+  bool lost_any = false;
+  for (int i = 0; i < kMaxLists; ++i) {
     XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(folder));
-    has_folders = false;
+    bool has_folders = false;
     for (const std::string& name : names) {
       if (!ParseName(name).has_value()) continue;
       has_folders = true;
-      AddCheckpoint(files, JoinPath(folder, name), found);
+      if (!AddCheckpoint(files, JoinPath(folder, name), found)) lost_any = true;
     }
+    if (!has_folders || found->size() > before) return absl::OkStatus();
   }
-  return absl::OkStatus();
+  if (!lost_any) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat(folder, " was listed ", kMaxLists, " times, and each time all checkpoints in ",
+                                         "it were replaced before they could be read"));
 }
 
 }  // namespace

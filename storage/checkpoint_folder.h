@@ -31,7 +31,8 @@ struct FoundCheckpoint {
 };
 // Lists the checkpoints at a path: the folder of one checkpoint, the folder of a job, or a root. They are sorted by
 // folder, so the checkpoints of one job are in the order of their steps. Checkpoints that a running job removes
-// meanwhile are left out. NotFound if the path is not a folder.
+// meanwhile are left out. NotFound if the path is not a folder. Aborted if a running job replaces its checkpoints
+// faster than they can be read.
 absl::StatusOr<std::vector<FoundCheckpoint>> ListCheckpoints(FileSystem& files, const std::string& path);
 
 // Selects the folders of a job to remove: those of a step before `step` or of an attempt before `attempt`, except those

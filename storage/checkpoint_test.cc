@@ -249,6 +249,29 @@ TEST(Checkpoint, AReplacedOneIsNotListedBesideThatOfAnotherJob) {
   EXPECT_EQ(found->back().folder, other);
 }
 
+TEST(Checkpoint, ListsOfAJobThatReplacesItsCheckpointTooFastAreAborted) {
+  Random random(15);
+  const State state = SmallState(random);
+  for (const bool is_read : {false, true}) {
+    MemoryFiles files;
+    int64_t step = 10;
+    std::string newest = *WriteCheckpoint(files, state, 2, 2, {"job", 1, step});
+    std::function<void()>& hook = is_read ? files.before_read : files.after_list;
+    const std::function<void()> replace = [&] {
+      step += 10;
+      const std::string old = std::exchange(newest, *WriteCheckpoint(files, state, 2, 2, {"job", 1, step}));
+      EXPECT_TRUE(RemoveCheckpointFolder(files, old).ok());
+      hook = replace;
+    };
+    for (const char* const path : {"/c", "/c/job"}) {
+      hook = replace;
+      EXPECT_TRUE(absl::IsAborted(ListCheckpoints(files, path).status())) << path << ", " << is_read;
+      hook = nullptr;
+      EXPECT_EQ(ListCheckpoints(files, path)->size(), 1u);
+    }
+  }
+}
+
 TEST(Checkpoint, JobsThatAreRemovedWhileARootIsListedAreLeftOut) {
   Random random(14);
   const State state = SmallState(random);
