@@ -71,6 +71,20 @@ TEST_F(SharedFolderTest, UncommittedCheckpointsAreRemovedWithTheNextCheckpointAn
       << "the checkpoints of a job that has ended stay";
 }
 
+TEST_F(SharedFolderTest, WhatAnAbortedProcessHasWrittenIsRemovedWhenTheProcessHasEnded) {
+  const std::string job = Running();
+  Commit(job, 10);
+  WorkerMessage message;
+  Name(job, message.mutable_exited());
+  message.mutable_exited()->set_signal(9);
+  Cancel(job);
+  removals.clear();
+  Handle(1, message);
+  ASSERT_EQ(removals.size(), 1u);
+  EXPECT_EQ(removals[0].obsolete.step, INT64_MAX);
+  EXPECT_THAT(removals[0].obsolete.keep, ElementsAre(NameOf(FolderOf(job, 10))));
+}
+
 TEST_F(SharedFolderTest, ACheckpointThatAnotherJobContinuesFromStaysUntilThatJobEnds) {
   const std::string job = Running();
   Commit(job, 10);

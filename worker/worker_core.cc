@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/counted.h"
@@ -42,6 +43,18 @@ void SetAnswer(const LaunchTask& launch, const Event& event, Message* answer) {
   answer->set_step(event.step);
   answer->set_accepted(event.accepted);
   answer->set_current(event.current);
+}
+
+// Completes the report of a process that ended in this way.
+WorkerMessage ExitMessage(AttemptExited exited, const ProcessEnd& end, const absl::Status& error) {
+  exited.set_pid(end.pid);
+  exited.set_exit_code(end.exit_code);
+  exited.set_signal(end.signal);
+  exited.set_out_of_memory(end.out_of_memory);
+  exited.set_what(std::string(error.message()));
+  WorkerMessage message;
+  *message.mutable_exited() = std::move(exited);
+  return message;
 }
 
 // The attempt that a message is about. The job id is empty if the message is not about an attempt.
@@ -428,7 +441,12 @@ void WorkerCore::Forget(const TaskKey& key, const std::string& why) {
   if (record.task != nullptr) {
     if (!why.empty()) record.task->Abort({absl::CancelledError(why), ""});
     if (options_.tasks_have_processes && !record.exited) {
-      ending_[key] = {DevicesOf(record.launch), OwnerOf(record.launch)};
+      Ending& ending = ending_[key];
+      ending = {DevicesOf(record.launch), OwnerOf(record.launch)};
+      if (!why.empty() && absl::StartsWith(record.launch.spec().checkpoint().uri(), "file:")) {
+        SetKey(record.launch, &ending.exited.emplace());
+        ending.exited->set_step(record.task->finished_steps());
+      }
     }
     actions_.push_back(DropTask{std::move(record.task)});
   }
@@ -531,7 +549,12 @@ void WorkerCore::On(const TaskHasFinished& event) {
 // A process that ends before its task is dropped has failed, unless the task has reported that it finished or failed.
 void WorkerCore::On(const TaskHasExited& event) {
   const ProcessEnd& end = event.end;
-  if (ending_.erase(event.key) > 0) return StartTasks();
+  if (const auto ending = ending_.extract(event.key); !ending.empty()) {
+    if (ending.mapped().exited.has_value() && registered_ && reports_exits_) {
+      SendMessage(ExitMessage(*std::move(ending.mapped().exited), end, ExitError(end)));
+    }
+    return StartTasks();
+  }
   TaskRecord* record = Find(event.key);
   const bool has_ended = record != nullptr && record->end.has_value() && !record->end->has_stopped();
   if (record == nullptr) return;
@@ -546,16 +569,10 @@ void WorkerCore::On(const TaskHasExited& event) {
                                        {"attempt", absl::StrCat(event.key.attempt)},
                                        {"step", absl::StrCat(record->task->finished_steps())},
                                        {"error", std::string(error.message())}});
-  WorkerMessage message;
-  AttemptExited* exited = message.mutable_exited();
-  SetKey(record->launch, exited);
-  exited->set_pid(end.pid);
-  exited->set_exit_code(end.exit_code);
-  exited->set_signal(end.signal);
-  exited->set_out_of_memory(end.out_of_memory);
-  exited->set_what(std::string(error.message()));
-  exited->set_step(record->task->finished_steps());
-  End(record, std::move(message));
+  AttemptExited exited;
+  SetKey(record->launch, &exited);
+  exited.set_step(record->task->finished_steps());
+  End(record, ExitMessage(std::move(exited), end, error));
 }
 
 // The status indicates whether the next attempt is likely to fail in the same way: a crash is Internal, and an external

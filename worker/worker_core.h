@@ -251,6 +251,9 @@ class WorkerCore {
   struct Ending {
     int devices = 0;
     std::optional<std::string> owner;
+    // For the report to the coordinator when the process has ended. Only if the task was aborted and may have written
+    // files of a checkpoint to a shared folder: the coordinator then removes them.
+    std::optional<AttemptExited> exited;
   };
   std::map<TaskKey, Ending> ending_;  // Forgotten tasks whose processes have not ended.
   int64_t term_ = 0;               // The term of the newest coordinator.

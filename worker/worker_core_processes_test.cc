@@ -127,6 +127,32 @@ TEST_F(TasksWithProcesses, DevicesAreFreeWhenTheProcessHasEnded) {
   EXPECT_THAT(sent_, IsEmpty()) << "the end was expected";
 }
 
+// The coordinator removes what the process has written since the abort.
+TEST_F(TasksWithProcesses, TheEndOfAnAbortedTaskThatWritesToASharedFolderIsReported) {
+  Handle(Connected{});
+  CoordinatorMessage message;
+  message.mutable_registered()->set_protocol(1);
+  Handle(message);
+  for (const char* const uri : {"xlad:", "file:/shared"}) {
+    for (const bool is_aborted : {false, true}) {
+      message.mutable_launch()->set_job_id("job");
+      message.mutable_launch()->set_attempt(1);
+      message.mutable_launch()->set_generation(41);
+      message.mutable_launch()->mutable_spec()->mutable_checkpoint()->set_uri(uri);
+      Handle(message);
+      is_aborted ? Abort("canceled") : ForgetJob();
+      Handle(TaskHasExited{{"job", 1}, {.pid = 77, .exit_code = -1, .signal = 9}});
+      const bool is_reported = is_aborted && std::string(uri) != "xlad:";
+      ASSERT_EQ(Count(WorkerMessage::kExited), is_reported ? 1 : 0) << uri << ", " << is_aborted;
+      if (!is_reported) continue;
+      EXPECT_EQ(sent_.back().exited().job_id(), "job");
+      EXPECT_EQ(sent_.back().exited().attempt(), 1);
+      EXPECT_EQ(sent_.back().exited().generation(), 41);
+      EXPECT_EQ(sent_.back().exited().signal(), 9);
+    }
+  }
+}
+
 TEST_F(TasksWithProcesses, ShardsOfOneDeviceNeedOneDevice) {
   Attach();
   LaunchOn(1, "job", 1);

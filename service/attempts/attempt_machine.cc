@@ -8,6 +8,7 @@
 #include "service/attempts/cut_link.h"
 #include "service/attempts/damaged_checkpoint.h"
 #include "service/attempts/pace.h"
+#include "service/attempts/shared_folder.h"
 #include "service/state/messages.h"
 
 namespace xlad::service {
@@ -435,6 +436,9 @@ void AttemptMachine::OnFailed(const WorkerId& worker, const TaskFailed& message)
 void AttemptMachine::OnExited(const WorkerId& worker, const AttemptExited& message) {
   Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
   if (job == nullptr || !context_.IsOn(worker, *job)) {
+    // The process may have written files of a checkpoint after the job had ended and its old files had been removed.
+    const Job* const known = context_.jobs.Find(JobId(message.job_id()));
+    if (known != nullptr && HasEnded(*known)) RemoveOldFiles(context_, *known);
     return context_.Send(worker, ForgetMessage(AttemptOf(message)));
   }
   const std::string what = !message.what().empty() ? Shortened(message.what())
