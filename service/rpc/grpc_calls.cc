@@ -1,6 +1,6 @@
 #include "service/rpc/grpc_calls.h"
 
-#include <google/protobuf/message_lite.h>
+#include <google/protobuf/message.h>
 #include <google/protobuf/unknown_field_set.h>
 
 #include <chrono>
@@ -99,7 +99,7 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
   }
 
   // --- CallStream.
-  absl::StatusOr<bool> Read(google::protobuf::MessageLite* message) override {
+  absl::StatusOr<bool> Read(google::protobuf::Message* message) override {
     std::unique_lock lock(mutex_);
     BeginRead();
     XLAD_RETURN_IF_ERROR(WaitFor(&lock, [this] { return read_ != ReadState::kPending; }));
@@ -112,6 +112,7 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
     if (reads_ahead_) BeginRead();
     lock.unlock();
     XLAD_RETURN_IF_ERROR(access_.CheckToken());
+    FreeParsed(message);
     const ParseLimits limits{.reserve = [this](int64_t bytes) { return ReserveParsed(bytes); }};
     XLAD_RETURN_IF_ERROR(FromByteBuffer(buffer, method_->max_message_bytes, message, limits));
     return true;
@@ -153,10 +154,17 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
     StartRead(&incoming_);
   }
 
-  // A handler reads all messages into one object, which keeps the memory of the largest one.
+  // Frees the memory of the handler's last message if it was reserved. Message::Clear would keep it, and the next
+  // message might fill other fields in addition.
+  void FreeParsed(google::protobuf::Message* message) {
+    if (parsed_bytes_ == 0) return;
+    std::unique_ptr<google::protobuf::Message> old(message->New());
+    message->GetReflection()->Swap(message, old.get());
+    old.reset();
+    message_limits_->ReleaseParsed(UserOf(access_.caller), std::exchange(parsed_bytes_, 0));
+  }
   absl::Status ReserveParsed(int64_t bytes) {
-    if (bytes <= parsed_bytes_) return absl::OkStatus();
-    if (!message_limits_->ReserveParsed(UserOf(access_.caller), bytes - parsed_bytes_)) {
+    if (!message_limits_->ReserveParsed(UserOf(access_.caller), bytes)) {
       return TooMuchParsed(access_.caller, bytes);
     }
     parsed_bytes_ = bytes;

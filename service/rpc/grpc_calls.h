@@ -26,8 +26,9 @@
 #include "service/rpc/validate.h"
 
 namespace google::protobuf {
+class Message;
 class MessageLite;
-}
+}  // namespace google::protobuf
 
 namespace xlad::service {
 
@@ -38,11 +39,11 @@ inline constexpr std::chrono::seconds kStallLimit{30};
 class CallStream {
  public:
   virtual ~CallStream() = default;
-  // Reads the next message of the client. Returns false if the client will send no more messages. Cancelled if the
-  // client has disconnected, DeadlineExceeded if it does not send a message for 30 s, InvalidArgument if the message is
-  // too large or cannot be parsed, Unauthenticated if the caller's token has become invalid, Unavailable if the
-  // messages that are being handled take too much memory.
-  virtual absl::StatusOr<bool> Read(google::protobuf::MessageLite* message) = 0;
+  // Reads the next message of the client, into the same object as the messages before. Returns false if the client will
+  // send no more messages. Cancelled if the client has disconnected, DeadlineExceeded if it does not send a message for
+  // 30 s, InvalidArgument if the message is too large or cannot be parsed, Unauthenticated if the caller's token has
+  // become invalid, Unavailable if the messages that are being handled take too much memory.
+  virtual absl::StatusOr<bool> Read(google::protobuf::Message* message) = 0;
   // From now on, the next message is read while the handler handles one. Until the handler has finished, the next
   // message can occupy memory. Therefore a handler may call this only if it then waits for nothing except the disk or a
   // worker that receives the messages.

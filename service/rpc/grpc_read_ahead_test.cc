@@ -170,5 +170,40 @@ TEST(LargeMessages, AreRefusedWhileOthersOfTheUserTakeTooMuchMemory) {
   pool.Stop();
 }
 
+// The memory of a large message is reserved until the next one is read, so the object must not keep it any longer.
+TEST(LargeMessages, AreFreedBeforeTheNextOneIsRead) {
+  std::promise<size_t> kept;
+  HandlerPool pool(1, 1);
+  MessageLimits limits(std::chrono::hours(1));
+  CallTable table;
+  table.message_limits = &limits;
+  table.methods["PutBlob"] = {&pool, 64 << 20, [&](CallStream* stream) -> absl::Status {
+                                PutBlobRequest request;
+                                XLAD_RETURN_IF_ERROR(stream->Read(&request).status());
+                                EXPECT_GT(request.SpaceUsedLong(), 3 << 20);
+                                XLAD_RETURN_IF_ERROR(stream->Read(&request).status());
+                                EXPECT_EQ(request.chunk(), "small");
+                                kept.set_value(request.SpaceUsedLong());
+                                return stream->Write(PutBlobResponse());
+                              }};
+  TableServer server(std::move(table));
+  const auto stub = Coordinator::NewStub(*MakeChannel({server.address(), "", ""}));
+  grpc::ClientContext context;
+  PrepareCall(&context, kSharedToken, kReadAheadMs);
+  PutBlobResponse response;
+  const auto upload = stub->PutBlob(&context, &response);
+  PutBlobRequest request;
+  for (const std::string& chunk : {std::string(3 << 20, 'x'), std::string("small")}) {
+    request.set_chunk(chunk);
+    EXPECT_TRUE(upload->Write(request));
+  }
+  upload->WritesDone();
+  const grpc::Status status = upload->Finish();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  if (status.ok()) EXPECT_LT(kept.get_future().get(), 1000);
+  server.Shutdown();
+  pool.Stop();
+}
+
 }  // namespace
 }  // namespace xlad::service
