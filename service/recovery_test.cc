@@ -293,10 +293,15 @@ TEST(Recovery, CheckpointsByTimeNameAStepThatNoWorkerHasBegun) {
   WorkerMessage late;
   cluster.Name(job, late.mutable_checkpoint_answer());
   late.mutable_checkpoint_answer()->set_step(request.step());
+  late.mutable_checkpoint_answer()->set_current(request.step() + 500);
+  cluster.Register(9, "other");
+  cluster.Handle(9, late);
+  EXPECT_EQ(cluster.CountSent([](const auto& m) { return m.has_checkpoint_at(); }), 2) << "it does not run the job";
   late.mutable_checkpoint_answer()->set_current(request.step() + 100);
   cluster.Handle(1, late);
   ASSERT_EQ(cluster.CountSent([](const auto& m) { return m.has_checkpoint_at(); }), 4);
   EXPECT_GT(cluster.sent.back().message.checkpoint_at().step(), request.step() + 100);
+  EXPECT_LT(cluster.sent.back().message.checkpoint_at().step(), request.step() + 500);
 }
 
 TEST(Recovery, CheckpointsByTimeAreAsRareAsTheSpecSays) {

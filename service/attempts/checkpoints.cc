@@ -85,7 +85,7 @@ void Checkpoints::Request(Job* job) {
 
 void Checkpoints::OnAnswer(const WorkerId& worker, const CheckpointAtAnswer& message) {
   Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
-  if (job == nullptr) return;
+  if (job == nullptr || !context_.IsOn(worker, *job)) return;
   Attempt& attempt = context_.attempts.at(job->id);
   int64_t& progress = attempt.progress[worker.str()];
   progress = std::max(progress, message.current());
