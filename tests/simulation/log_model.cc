@@ -309,6 +309,13 @@ void LogModel::OnDamageFound(const JobEvent& event, Job* job) {
   }
 }
 
+// Whether the process with this id is still the one that the attempt had.
+bool LogModel::IsProcessOf(const AttemptPlaced& placed, const std::string& worker) const {
+  return std::any_of(placed.peers().begin(), placed.peers().end(), [&](const Peer& peer) {
+    return peer.worker_id() == worker && peer.incarnation() == workers_.incarnation(worker);
+  });
+}
+
 void LogModel::OnAttemptEnded(const JobEvent& event, Job* job) {
   const AttemptEnded& ended = event.attempt_ended();
   Expect(job->running && ended.attempt() == job->attempt, event, "ends an attempt that is not current");
@@ -319,9 +326,17 @@ void LogModel::OnAttemptEnded(const JobEvent& event, Job* job) {
                           absl::StrContains(ended.reason(), "not been connected") ||
                           absl::StrContains(ended.reason(), "did not reconnect");
   if (!reading_ && was_silent && !ended.lost_worker().empty()) {
-    Expect(!is_well_(ended.lost_worker()), event, absl::StrCat("worker ", ended.lost_worker(), " is well, not lost"));
+    Expect(!workers_.is_well(ended.lost_worker()), event,
+           absl::StrCat("worker ", ended.lost_worker(), " is well, not lost"));
   }
   Expect(!absl::StrContains(ended.reason(), "no space"), event, "a full disk ends an attempt");
+  Expect(!absl::StrContains(ended.reason(), "no shards"), event, "workers end their tasks only after the last state");
+  if (!reading_ && absl::StrContains(ended.reason(), "its process restarted")) {
+    Expect(!IsProcessOf(job->placed, ended.lost_worker()), event,
+           absl::StrCat("worker ", ended.lost_worker(), " did not restart"));
+  }
+  const bool is_error = ended.program_error().empty() || absl::StrContains(ended.program_error(), kProgramError);
+  Expect(is_error, event, absl::StrCat("found as error of the program: ", ended.program_error()));
   job->damaged_unix_ns = ended.damaged_checkpoint().empty() ? 0 : event.unix_ns();
   if (!ended.damaged_checkpoint().empty()) {
     OnDamageFound(event, job);
@@ -415,6 +430,9 @@ void LogModel::ApplyMetrics(const service::LogBatch::Metrics& metrics) {
   const auto found = jobs_.find(metrics.job.str());
   if (found == jobs_.end()) return Violate(absl::StrCat("metrics of unknown job ", metrics.job.str()));
   for (const StepMetrics& row : metrics.rows) {
+    if (row.attempt() < 1 || row.attempt() > found->second.attempt) {
+      Violate(absl::StrCat(metrics.job.str(), ": step ", row.step(), " is recorded for attempt ", row.attempt()));
+    }
     if (row.values_size() != 1 || row.values(0) != LossOf(ContentsAt(found->second.key, row.step()))) {
       Violate(absl::StrCat(metrics.job.str(), ": the loss of step ", row.step(), " is of another state"));
     }

@@ -19,6 +19,10 @@
 
 namespace xlad::simulation {
 
+// The error with which a program ends. Processes end in other ways as well, which must not count as errors of a
+// program.
+inline constexpr char kProgramError[] = "an index is out of range";
+
 // Returns the contents of the state before `step` of the job with this client key.
 uint64_t ContentsAt(const std::string& key, int64_t step);
 // Returns the loss of a step whose state had these contents.
@@ -37,13 +41,15 @@ struct StoredIndex {
 // The state that results from the durable records. Violations are collected as text.
 class LogModel {
  public:
-  // `is_well` says whether a worker has run without faults for so long that it cannot count as lost.
-  LogModel(const std::map<std::string, StoredIndex>* indexes, int devices_each, bool share_workers,
-           std::function<bool(const std::string&)> is_well)
-      : indexes_(indexes),
-        devices_each_(devices_each),
-        share_workers_(share_workers),
-        is_well_(std::move(is_well)) {}
+  // What is true of a worker at the time of a call.
+  struct Workers {
+    // Whether it has run without faults for so long that it cannot count as lost.
+    std::function<bool(const std::string& id)> is_well;
+    // The incarnation of its process, or 0 if there is none.
+    std::function<uint64_t(const std::string& id)> incarnation;
+  };
+  LogModel(const std::map<std::string, StoredIndex>* indexes, int devices_each, bool share_workers, Workers workers)
+      : indexes_(indexes), devices_each_(devices_each), share_workers_(share_workers), workers_(std::move(workers)) {}
 
   // Must be called for each record, in order, when it becomes durable, and again from the first one after the log was
   // reopened.
@@ -105,6 +111,7 @@ class LogModel {
   void CheckDevices(const JobEvent& event, const Job& job);
   void CheckHosts(const JobEvent& event);
   void OnDamageFound(const JobEvent& event, Job* job);
+  bool IsProcessOf(const AttemptPlaced& placed, const std::string& worker) const;
   void OnAttemptEnded(const JobEvent& event, Job* job);
   void OnCheckpoint(const JobEvent& event, Job* job);
   void OnDropped(const JobEvent& event, Job* job);
@@ -114,7 +121,7 @@ class LogModel {
   const std::map<std::string, StoredIndex>* const indexes_;
   const int devices_each_;
   const bool share_workers_;  // Whether jobs of different owners may be on one worker.
-  const std::function<bool(const std::string&)> is_well_;
+  const Workers workers_;
   std::map<std::string, Job> jobs_;
   std::set<std::string> drained_;                    // Ids of workers.
   std::map<std::string, std::string> ids_;           // Job ids by client key, from the log.

@@ -25,6 +25,7 @@ constexpr int64_t kBuildMs = 200;
 constexpr int64_t kReadMs = 2;
 constexpr int64_t kReopenMs = 300;
 constexpr int64_t kShortLeaseSteps = 60;
+constexpr int64_t kKeepLostMs = 1000;
 constexpr int64_t kSettleMs = 5000;
 constexpr uint64_t kFaults = static_cast<uint64_t>(StormFault::kCount);
 constexpr int64_t kRecoveryMs = 3000;  // Without new faults, the consequences of a pause end in this time.
@@ -62,11 +63,13 @@ Storm::Storm(const StormOptions& options)
       sqlite_(&disk_),
       owners_(static_cast<int>(std::array{0, 2, 3}[options.seed / kStormKinds % 3])),
       model_(&indexes_, options.devices_each, SharesWorkers(options),
-             [this](const std::string& worker) { return workers_->IsWell(worker); }),
+             {[this](const std::string& worker) { return workers_->IsWell(worker); },
+              [this](const std::string& worker) { return workers_->IncarnationOf(worker); }}),
       workers_(std::make_unique<StormWorkers>(this, options.workers, options.devices_each, HostsOf(options))),
       clients_(std::make_unique<StormClients>(this, options.jobs, options.max_devices)) {
   if (random_->Below(2) == 0) coordinator_options_.lease_steps = kShortLeaseSteps;
   coordinator_options_.share_workers = SharesWorkers(options);
+  if (options.seed % 4 == 2) coordinator_options_.keep_lost_workers_ms = kKeepLostMs;
 }
 
 Storm::~Storm() = default;
@@ -150,6 +153,10 @@ void Storm::Ask(std::function<void(Core&)> request, std::function<void(const abs
 std::string Storm::AnyWorker() { return workers_->AnyId(); }
 bool Storm::HasLostWorkers() const { return workers_->HasLostIds(); }
 bool Storm::IsReachable(const std::string& worker) const { return workers_->IsReachable(worker); }
+int64_t Storm::FinishedSteps(const std::string& job, int64_t attempt) const {
+  return workers_->FinishedSteps(job, attempt);
+}
+void Storm::CheckShards() { workers_->CheckShards(); }
 bool Storm::HasDied(const std::string& worker) const { return workers_->HasDied(worker); }
 bool Storm::HasCutHost(const std::string& worker) const { return workers_->HasCutHost(worker); }
 bool Storm::IsWell(const std::string& worker) const { return workers_->IsWell(worker); }
@@ -242,6 +249,15 @@ void Storm::Turn() {
   }
   if (!is_quiet() && Has(StormFault::kDisk)) BreakDisk();
   const int64_t operations = disk_.operations();
+  int64_t unanswered = 0;
+  for (service::Work& work : batch) {
+    if (!work.answer) continue;
+    ++unanswered;
+    work.answer = [&unanswered, answer = std::move(work.answer)](const absl::Status& status) {
+      --unanswered;
+      answer(status);
+    };
+  }
   const auto start = std::chrono::steady_clock::now();
   const auto actions = commit_->Commit(batch, tick);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
@@ -249,6 +265,7 @@ void Storm::Turn() {
   if (disk_.has_crashed()) return Die("while it commits");
   if (!actions.ok()) {
     Note("coordinator stops serving");
+    if (unanswered != 0) Violate(absl::StrCat(unanswered, " requests were refused without an answer"));
     return workers_->OnCoordinatorGone();
   }
   workers_->CheckPlacements();

@@ -44,6 +44,7 @@ enum class StormFault {
   kIndexDisk,    // The place where the coordinator stores indexes of checkpoints is full.
   kHostDeath,    // All workers of a host end at once, and no one is notified.
   kHostCut,      // The workers of two hosts do not reach each other.
+  kWrongSender,  // A worker sends messages about another's attempt, or a second process has the id of a worker.
   kCount,
 };
 
@@ -111,6 +112,8 @@ class Storm {
   // Whether some worker's id will never be used again.
   bool HasLostWorkers() const;
   bool IsReachable(const std::string& worker) const;
+  int64_t FinishedSteps(const std::string& job, int64_t attempt) const;
+  void CheckShards();
   bool HasDied(const std::string& worker) const;
   bool HasCutHost(const std::string& worker) const;
   // Whether a worker has run without faults for so long that it cannot count as lost.

@@ -283,6 +283,16 @@ void StormClients::CheckAttempts() {
     if (!attempt.awaiting_adoption && std::any_of(peers.begin(), peers.end(), is_lost)) {
       storm_->Violate(absl::StrCat("the attempt of ", id.str(), " continues although one of its workers is lost"));
     }
+    CheckStep(*context.jobs.Find(id));
+    const auto is_to_leave = [&](const Peer& peer) {
+      const auto worker = context.workers.find(WorkerId(peer.worker_id()));
+      return worker != context.workers.end() &&
+             (worker->second.leaving || context.jobs.drained().contains(worker->first));
+    };
+    const bool must_stop = !attempt.awaiting_adoption && std::any_of(peers.begin(), peers.end(), is_to_leave);
+    if (must_stop && attempt.stop_at < 0) {
+      storm_->Violate(absl::StrCat("the attempt of ", id.str(), " continues although one of its workers is drained"));
+    }
     const int64_t age_ms = (context.now_ns - attempt.placed_ns) / kNsPerMs;
     if (attempt.awaiting_adoption && age_ms > context.options.adopt_window_ms + kTickGraceMs) {
       storm_->Violate(absl::StrCat("the attempt of ", id.str(), " still waits for its workers after ", age_ms, " ms"));
@@ -292,6 +302,14 @@ void StormClients::CheckAttempts() {
     CheckStop(*context.jobs.Find(id), attempt.stop_at, is_free);
     CheckProgress(*context.jobs.Find(id), is_free);
   }
+}
+
+// Checks that the shown step is not beyond the steps of this attempt.
+void StormClients::CheckStep(const service::Job& job) {
+  const int64_t finished = std::max(storm_->FinishedSteps(job.id.str(), job.attempt), job.placed.first_step());
+  if (job.step <= finished) return;
+  storm_->Violate(absl::StrCat("attempt ", job.attempt, " of ", job.id.str(), " is shown at step ", job.step,
+                               ", but has finished ", finished, " steps"));
 }
 
 // Checks that a starting attempt does not wait longer than kMaxDeadStartMs for a worker that has ended.
@@ -378,6 +396,7 @@ void StormClients::CheckJobs() {
   }
   if (storm_->is_responsive()) {
     CheckAttempts();
+    storm_->CheckShards();
     CheckIdleDevices();
     CheckCounts();
     for (const auto& client : clients_) {

@@ -64,6 +64,7 @@ class StormClients {
   void Watch(Client* client);
   void CheckJobs();
   void CheckAttempts();
+  void CheckStep(const service::Job& job);
   void CheckStart(const service::Job& job, bool awaits_adoption);
   void CheckStop(const service::Job& job, int64_t stop_at, bool is_free);
   void CheckProgress(const service::Job& job, bool is_free);

@@ -104,7 +104,6 @@ void StormWorkers::FinishStep(Gang* gang) {
   StepMetrics metrics;
   metrics.set_step(gang->finished);
   metrics.set_step_ms(static_cast<double>(kStepMs));
-  metrics.set_attempt(gang->key.second);
   metrics.add_values(LossOf(gang->contents));
   // If the gang has loaded a wrong state (of another step or job), its contents stay wrong in all later steps.
   gang->contents = gang->contents == ContentsAt(job_key, gang->finished) ? ContentsAt(job_key, gang->finished + 1)
@@ -164,7 +163,7 @@ void StormWorkers::FailProgram(Gang* gang) {
     WorkerMessage message;
     Name(task->launch, message.mutable_failed());
     message.mutable_failed()->set_step(gang->finished);
-    message.mutable_failed()->set_error("an index is out of range");
+    message.mutable_failed()->set_error(kProgramError);
     message.mutable_failed()->set_error_code(static_cast<int>(absl::StatusCode::kInvalidArgument));
     task->end = std::move(message);
     if (process->registered) SendUnanswered(process, task);
@@ -196,8 +195,10 @@ void StormWorkers::SendUnanswered(Process* process, Task* task) {
 }
 
 service::Checkpoint StormWorkers::StoreIndex(const CheckpointIndex& index) {
+  std::set<std::string> uris;
   StoredIndex stored{index.job_id(), index.attempt(), index.generation(), index.step(), 0};
   for (int s = 0; s < index.shards_size(); ++s) {
+    uris.insert(index.shards(s).uri());
     const StoredIndex& shard = shards_.at(index.shards(s).uri());
     const bool fits = shard.job_id == stored.job_id && shard.attempt == stored.attempt &&
                       shard.generation == stored.generation && shard.step == stored.step &&
@@ -205,7 +206,7 @@ service::Checkpoint StormWorkers::StoreIndex(const CheckpointIndex& index) {
     stored.contents = fits ? shard.contents : 0;
   }
   const auto gang = gangs_.find({index.job_id(), index.attempt()});
-  const bool complete = gang != gangs_.end() && index.shards_size() == gang->second->launch.peers_size();
+  const bool complete = gang != gangs_.end() && std::ssize(uris) == gang->second->launch.peers_size();
   if (!complete) stored.contents = 0;
   service::Checkpoint checkpoint;
   checkpoint.step = index.step();

@@ -74,21 +74,26 @@ void StormWorkers::Connect(Process* process) {
   process->connection = next_connection_++;
   connections_[process->connection] = process;
   process->last_up_ns = process->last_down_ns = 0;
-  WorkerMessage message;
-  RegisterWorker* registration = message.mutable_register_();
-  registration->set_worker_id(process->id);
-  registration->set_incarnation(process->incarnation);
-  registration->set_host(absl::StrCat("host", process->host));
-  registration->set_pid(1000 + process->number);
-  registration->set_devices(devices_each_);
-  registration->set_protocol(kProtocol);
-  registration->set_replaces_code(process->replaces_code);
+  WorkerMessage message = RegistrationOf(*process);
   for (auto& [key, task] : process->tasks) {
-    RunningTask* running = registration->add_running();
+    RunningTask* running = message.mutable_register_()->add_running();
     Name(task.launch, running);
     running->set_step(task.gang->finished);
   }
   SendUp(process, std::move(message));
+}
+
+WorkerMessage StormWorkers::RegistrationOf(const Process& process) const {
+  WorkerMessage message;
+  RegisterWorker* registration = message.mutable_register_();
+  registration->set_worker_id(process.id);
+  registration->set_incarnation(process.incarnation);
+  registration->set_host(absl::StrCat("host", process.host));
+  registration->set_pid(1000 + process.number);
+  registration->set_devices(devices_each_);
+  registration->set_protocol(kProtocol);
+  registration->set_replaces_code(process.replaces_code);
+  return message;
 }
 
 void StormWorkers::Disconnect(Process* process) {
@@ -144,6 +149,7 @@ void StormWorkers::Beat(Process* process, int64_t life) {
 void StormWorkers::SendUp(Process* process, WorkerMessage message) {
   if (process->connection == 0 || !process->up) return;
   message.set_incarnation(process->incarnation);
+  RepeatWithWrongSender(*process, message);
   if (process->cut_up || !process->held_up.empty()) {
     process->held_up.push_back(std::move(message));
     return;
@@ -207,6 +213,10 @@ void StormWorkers::Handle(Process* process, const CoordinatorMessage& message) {
               Find(process, {message.start().job_id(), message.start().attempt()}, message.start().generation());
           task != nullptr) {
         task->started = true;
+        const int64_t first = task->launch.first_step();
+        if (first < task->launch.spec().steps() && message.start().lease_until_step() <= first) {
+          storm_->Violate(absl::StrCat(process->id, " starts from step ", first, " without a lease"));
+        }
       }
       return lease(message.start());
     case CoordinatorMessage::kRenew:
@@ -226,6 +236,7 @@ void StormWorkers::Handle(Process* process, const CoordinatorMessage& message) {
     case CoordinatorMessage::kForget:
       return drop(message.forget());
     case CoordinatorMessage::kMayExit:
+      if (!process->leaving) storm_->Violate(absl::StrCat(process->id, " may exit, but does not drain"));
       Kill(process);
       storm_->After(storm_->Between(100, 2000), [this, process] { StartProcess(process); });
       return;

@@ -45,6 +45,8 @@ class StormWorkers {
 
   // Whether the worker's process and paths have worked for so long that it cannot count as lost.
   bool IsWell(const std::string& id) const;
+  // The incarnation of the running process with this id, or 0.
+  uint64_t IncarnationOf(const std::string& id) const;
   // Whether there is no process with this id now, and the coordinator has been notified.
   bool HasDied(const std::string& id) const;
   // Whether some other hosts and the one of this worker do not reach each other.
@@ -53,6 +55,10 @@ class StormWorkers {
   int64_t StoppedUntilNs() const;
   // Reports tasks of attempts that have ended.
   void CheckEnd() const;
+  // Must be called regularly while the coordinator responds. Reports tasks that keep shards of committed checkpoints.
+  void CheckShards();
+  // The number of steps that an attempt has finished, or -1 if no worker has received its launch.
+  int64_t FinishedSteps(const std::string& job, int64_t attempt) const;
   // Must be called after each batch of the coordinator. Reports placements on workers that the attempt should not have
   // taken.
   void CheckPlacements();
@@ -88,6 +94,9 @@ class StormWorkers {
   void Kill(Process* process);
   void Connect(Process* process);
   void Disconnect(Process* process);
+  WorkerMessage RegistrationOf(const Process& process) const;
+  void RepeatWithWrongSender(const Process& process, const WorkerMessage& message);
+  void RegisterAgain(const Process& process);
   void Beat(Process* process, int64_t life);
   void SendUp(Process* process, WorkerMessage message);
   void DeliverUp(int64_t connection, const WorkerMessage& message);
