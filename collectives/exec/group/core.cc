@@ -107,16 +107,6 @@ void Combine(const GroupCommand& command, const GroupStep& step, const std::vect
   }
 }
 
-// Whether an output shares memory with the input of the same operand.
-bool IsInPlace(const GroupLaunch& launch) {
-  const GroupCommand& command = *launch.command;
-  for (size_t i = 0; i < launch.inputs.size() && i < launch.outputs.size(); ++i) {
-    const std::byte *const input = Bytes(launch.inputs[i]), *const output = Bytes(launch.outputs[i]);
-    if (input < output + command.output_bytes[i] && output < input + command.input_bytes[i]) return true;
-  }
-  return false;
-}
-
 // Returns, for each base, the end of the furthest access of any step.
 std::vector<int64_t> AccessedBytes(const GroupProgram& program, int ranks) {
   std::vector<int64_t> bytes(static_cast<size_t>(ranks) * program.bases.stride(), 0);
@@ -133,6 +123,24 @@ std::vector<int64_t> AccessedBytes(const GroupProgram& program, int ranks) {
 }
 
 }  // namespace
+
+int64_t BufferBytes(const GroupLaunch& launch) {
+  const GroupCommand& command = *launch.command;
+  const size_t inputs = command.input_bytes.size(), outputs = command.output_bytes.size();
+  int64_t bytes = 0;
+  for (size_t i = 0; i < std::max(inputs, outputs); ++i) {
+    const int64_t in = i < inputs ? command.input_bytes[i] : 0, out = i < outputs ? command.output_bytes[i] : 0;
+    bool overlap = false;
+    if (in > 0 && out > 0) {
+      const std::byte *const input = Bytes(launch.inputs[i]), *const output = Bytes(launch.outputs[i]);
+      overlap = input < output + out && output < input + in;
+    }
+    bytes += overlap ? std::max(in, out) : in + out;
+  }
+  return bytes;
+}
+
+bool StreamsResults(const GroupLaunch& launch) { return BufferBytes(launch) > launch.command->max_cached_bytes; }
 
 absl::StatusOr<GroupCommand> MakeGroupCommand(const CollectiveSpec& spec, const Schedule& schedule,
                                               GroupProtocol protocol) {
@@ -224,7 +232,7 @@ void GroupCore::Enter(const GroupLaunch& launch, uint64_t sequence) {
 }
 
 void GroupCore::SetBases(const GroupLaunch& launch, uint64_t sequence, bool in_line) {
-  streams_ = IsInPlace(launch) ? launch.command->streams_in_place : launch.command->streams;
+  streams_ = StreamsResults(launch);
   const GroupBases& bases = launch.command->program.bases;
   bases_.resize(std::max<size_t>(bases_.size(), ranks_ * bases.stride()));
   for (int peer = 0; peer < ranks_; ++peer) {

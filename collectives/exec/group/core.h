@@ -5,6 +5,7 @@
 // have finished the operation.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -35,9 +36,8 @@ struct GroupCommand {
   ReduceFunction reduce = nullptr;
   // Null unless the command is a board whose only step reduces all payloads.
   SmallReduceFunction small_reduce = nullptr;
-  // Whether the data of all ranks does not fit into the cache, if inputs and outputs are separate buffers.
-  bool streams = false;
-  bool streams_in_place = false;  // The same if they are the same buffer.
+  // The results of a launch with more bytes of buffers (BufferBytes) bypass the cache.
+  int64_t max_cached_bytes = std::numeric_limits<int64_t>::max();
   int64_t element_bytes = 0;
   std::vector<int64_t> input_bytes, output_bytes;  // One element per operand.
   std::vector<int64_t> accessed_bytes;  // For each base (GroupBases), the end of the furthest access of any step.
@@ -57,6 +57,13 @@ struct GroupLaunch {
   absl::Span<const void* const> inputs;  // One address per operand.
   absl::Span<void* const> outputs;
 };
+
+// The bytes of the inputs and outputs. If the output of an operand shares memory with its input, only the larger one
+// counts.
+int64_t BufferBytes(const GroupLaunch& launch);
+
+// Whether the results are written with stores that bypass the cache.
+bool StreamsResults(const GroupLaunch& launch);
 
 // Callbacks of a core to the object that owns it.
 class GroupOwner {

@@ -89,10 +89,6 @@ GroupProtocol ProtocolOf(const CollectivePlan& plan, const CollectiveSpec& spec)
   return plan.algorithm == kMappedOneShot ? GroupProtocol::kBoard : GroupProtocol::kSlots;
 }
 
-bool StreamsResults(const CollectiveSpec& spec, bool in_place, const GroupMachine& machine) {
-  const int64_t in = spec.input_elements(), out = spec.output_elements();
-  const int64_t bytes = (in_place ? std::max(in, out) : in + out) * tensor::ByteWidth(spec.type);
-  return bytes * machine.ranks > machine.cache_bytes / 4 * 3;
-}
+int64_t MaxCachedBytes(const GroupMachine& machine) { return machine.cache_bytes / 4 * 3 / machine.ranks; }
 
 }  // namespace xlad::collectives

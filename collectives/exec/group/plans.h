@@ -27,8 +27,8 @@ std::vector<CollectivePlan> GroupPlans(const CollectiveSpec& spec, bool register
 // Returns the protocol by which a group runs a plan.
 GroupProtocol ProtocolOf(const CollectivePlan& plan, const CollectiveSpec& spec);
 
-// Returns true if the data of all ranks together needs more than three quarters of the cache. Results are then written
-// with stores that bypass the cache.
-bool StreamsResults(const CollectiveSpec& spec, bool in_place, const GroupMachine& machine);
+// Returns GroupCommand::max_cached_bytes, with which the buffers of all ranks together take up at most three quarters
+// of the cache.
+int64_t MaxCachedBytes(const GroupMachine& machine);
 
 }  // namespace xlad::collectives

@@ -1,8 +1,9 @@
-// The sizes at which a process group chooses another plan.
+// The sizes at which a process group chooses another plan, and at which results bypass the cache.
 #include "collectives/exec/group/plans.h"
 
 #include <gtest/gtest.h>
 
+#include "collectives/exec/group/core.h"
 #include "collectives/plan/mapped.h"
 #include "collectives/plan/testing/make_spec.h"
 
@@ -25,15 +26,45 @@ TEST(GroupPlans, TheRootOfABroadcastFillsOneSlotWhileTheOthersReadAnother) {
 }
 
 TEST(GroupPlans, ResultsBypassTheCacheIfTheBuffersOfAllRanksDoNotFit) {
-  const auto streams = [](CollectiveKind kind, int64_t mib, bool in_place) {
-    const CollectiveSpec spec = MakeSpec(kind, 2, (mib << 20) / 4);
-    return StreamsResults(spec, in_place, {2, /*exclusive=*/true, 256 << 10, 32 << 20});
+  constexpr int64_t kMiB = 1 << 20;
+  GroupCommand command;
+  command.max_cached_bytes = MaxCachedBytes({2, /*exclusive=*/true, 256 << 10, 32 << 20});
+  EXPECT_EQ(command.max_cached_bytes, 12 * kMiB);
+  static std::byte memory[1];  // Only the addresses of the buffers matter.
+  // The sizes of the input and output of each operand, and the distance between the two.
+  struct Operand {
+    int64_t in, out, distance;
   };
-  EXPECT_FALSE(streams(CollectiveKind::kAllReduce, 6, /*in_place=*/false));
-  EXPECT_TRUE(streams(CollectiveKind::kAllReduce, 7, /*in_place=*/false));
-  // In place, the input and the output are the same memory.
-  EXPECT_FALSE(streams(CollectiveKind::kAllReduce, 12, /*in_place=*/true));
-  EXPECT_TRUE(streams(CollectiveKind::kAllReduce, 13, /*in_place=*/true));
+  const auto streams = [&](const std::vector<Operand>& operands) {
+    command.input_bytes.clear();
+    command.output_bytes.clear();
+    std::vector<const void*> inputs;
+    std::vector<void*> outputs;
+    const auto address = [](int64_t offset) {
+      return reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(memory) + offset);
+    };
+    int64_t at = 0;
+    for (const Operand& operand : operands) {
+      command.input_bytes.push_back(operand.in);
+      command.output_bytes.push_back(operand.out);
+      outputs.push_back(address(at));
+      inputs.push_back(address(at + operand.distance));
+      at += 100 * kMiB;
+    }
+    return StreamsResults({&command, 0, {}, inputs, outputs});
+  };
+  const auto mib = [&](int64_t in, int64_t out, int64_t distance) {
+    return Operand{in * kMiB, out * kMiB, distance * kMiB};
+  };
+  EXPECT_FALSE(streams({mib(6, 6, 6)})) << "separate buffers";
+  EXPECT_TRUE(streams({mib(7, 7, 7)}));
+  EXPECT_FALSE(streams({mib(12, 12, 0)})) << "the same buffer";
+  EXPECT_TRUE(streams({mib(13, 13, 0)}));
+  EXPECT_FALSE(streams({mib(6, 12, 6)})) << "the input of a gather inside its output";
+  EXPECT_TRUE(streams({mib(6, 12, 12)}));
+  EXPECT_FALSE(streams({mib(4, 4, 0), mib(4, 4, 4)})) << "one of two operands in place";
+  EXPECT_TRUE(streams({mib(4, 4, 0), mib(5, 5, 5)}));
+  EXPECT_TRUE(streams({mib(13, 0, 0)})) << "no output";
 }
 
 }  // namespace
