@@ -139,7 +139,7 @@ class MessageBench {
         return absl::InvalidArgumentError(absl::StrCat("found plan ", plan.ToString(),
                                                        ", which is for ranks that map each other's memory, expected ",
                                                        "--transport auto or shm, or a plan that sends messages: ",
-                                                       collectives::AlgorithmNames(/*on_mapped_memory=*/false)));
+                                                       collectives::AlgorithmNames(/*on_mapped_memory=*/false, &spec)));
       }
     }
     return group_.Prepare(spec, options.plan);

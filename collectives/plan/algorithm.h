@@ -54,7 +54,8 @@ absl::Span<const Algorithm> Algorithms();
 absl::StatusOr<const Algorithm*> FindAlgorithm(absl::string_view name);
 
 // Returns the names of the algorithms that send messages, or of those on mapped memory, separated by commas.
-std::string AlgorithmNames(bool on_mapped_memory);
+// If `spec` is not null, only of those that can run it (Applies).
+std::string AlgorithmNames(bool on_mapped_memory, const CollectiveSpec* spec = nullptr);
 
 // Whether the algorithm can run a collective of this spec, in its mode and with its reduction, with default parameters.
 bool Applies(const Algorithm& algorithm, const CollectiveSpec& spec);

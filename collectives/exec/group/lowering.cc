@@ -6,6 +6,7 @@
 #include "collectives/exec/layout.h"
 #include "collectives/exec/reduce.h"
 #include "collectives/plan/algorithm.h"
+#include "collectives/plan/mapped.h"
 
 namespace xlad::collectives {
 namespace {
@@ -80,7 +81,7 @@ class Lowering {
         XLAD_RETURN_IF_ERROR(CheckOrder(spec_, op));
         step.kind = GroupStep::Kind::kReduce;
         for (const ReduceSource& source : op.sources) {
-          if (source.peer >= 0) return RefuseMessages("an operation on messages");
+          if (source.peer >= 0) return RefuseMessages("an operation on messages", spec_);
           sources.push_back(Lower(source.region));
         }
         break;
@@ -88,7 +89,7 @@ class Lowering {
         step.kind = GroupStep::Kind::kZero;
         break;
       default:
-        return RefuseMessages("an operation on messages");
+        return RefuseMessages("an operation on messages", spec_);
     }
     std::vector<Extents> dsts = {Lower(op.dst)};
     for (const Region& dst : op.more_dsts) dsts.push_back(Lower(dst));
@@ -205,10 +206,11 @@ class Lowering {
 
 }  // namespace
 
-absl::Status RefuseMessages(absl::string_view found) {
+absl::Status RefuseMessages(absl::string_view found, const CollectiveSpec& spec) {
   return absl::UnimplementedError(
-      absl::StrCat("found ", found, ", expected one of ", AlgorithmNames(/*on_mapped_memory=*/true),
-                   ", because the ranks of a process group access each other's memory and send no messages"));
+      absl::StrCat("found ", found, ", expected one of ", AlgorithmNames(/*on_mapped_memory=*/true, &spec), " (",
+                   kMappedWindows, " only with registered buffers), because the ranks of a process group access each ",
+                   "other's memory and send no messages"));
 }
 
 absl::StatusOr<GroupProgram> LowerForGroup(const CollectiveSpec& spec, const Schedule& schedule,

@@ -364,7 +364,8 @@ TEST(ProcessGroup, RefusesWhatItCannotRun) {
     EXPECT_EQ(messages.code(), absl::StatusCode::kUnimplemented);
     EXPECT_THAT(std::string(messages.message()),
                 AllOf(HasSubstr("found plan ring "),
-                      HasSubstr("expected one of mapped_one_shot, mapped_slots, mapped_windows, because")));
+                      HasSubstr("expected one of mapped_one_shot, mapped_slots, mapped_windows (mapped_windows only "
+                                "with registered buffers), because")));
     CollectiveSpec to_itself = MakeSpec(CollectiveKind::kSendRecv, 2, 8);
     to_itself.pairs = {{1, 1}};  // No rank sends a message, but with other pairs only some ranks would.
     EXPECT_EQ(group->Prepare(to_itself, {false, "direct"}).status().code(), absl::StatusCode::kUnimplemented);

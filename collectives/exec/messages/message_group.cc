@@ -199,7 +199,7 @@ absl::StatusOr<std::unique_ptr<MessageGroup::Operation>> MessageGroup::Prepare(c
   if (IsMapped(collective.plan)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "found plan ", collective.plan.ToString(), ", which is for ranks that map each other's memory ",
-        "(ProcessGroup), expected a plan that sends messages: ", AlgorithmNames(/*on_mapped_memory=*/false)));
+        "(ProcessGroup), expected a plan that sends messages: ", AlgorithmNames(/*on_mapped_memory=*/false, &spec)));
   }
   XLAD_ASSIGN_OR_RETURN(collective.hash, ScheduleHash(collective.plan, spec));
   for (int rank = 0; rank < ranks(); ++rank) {

@@ -24,10 +24,11 @@ absl::StatusOr<const Algorithm*> FindAlgorithm(absl::string_view name) {
       "; or, for ranks that map each other's memory, one of ", AlgorithmNames(/*on_mapped_memory=*/true)));
 }
 
-std::string AlgorithmNames(bool on_mapped_memory) {
+std::string AlgorithmNames(bool on_mapped_memory, const CollectiveSpec* spec) {
   std::vector<absl::string_view> names;
   for (const Algorithm& algorithm : Algorithms()) {
-    if (algorithm.needs_windows == on_mapped_memory) names.push_back(algorithm.name);
+    if (algorithm.needs_windows != on_mapped_memory) continue;
+    if (spec == nullptr || Applies(algorithm, *spec)) names.push_back(algorithm.name);
   }
   return absl::StrJoin(names, ", ");
 }
