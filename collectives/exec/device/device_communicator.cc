@@ -150,8 +150,8 @@ absl::Status DeviceCommunicator::Enqueue(const ScheduleProgram& program, const C
   const auto copy = [this](std::byte* to, const std::byte* from, int64_t bytes) {
     return options_.ops->Copy(to, from, bytes);
   };
-  XLAD_ASSIGN_OR_RETURN(const ScheduleMemory memory, MemoryOfRun(program, launch, scratch_.address.get(), grow, copy));
-  return DeviceRun(&runner_, program, launch, memory, ReductionOf(program.spec)).Execute();
+  XLAD_ASSIGN_OR_RETURN(ScheduleMemory memory, MemoryOfRun(program, launch, scratch_.address.get(), grow, copy));
+  return DeviceRun(&runner_, program, launch, std::move(memory), ReductionOf(program.spec)).Execute();
 }
 
 absl::Status DeviceCommunicator::Launch(const CollectiveLaunch& launch) {

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "collectives/exec/device/mailbox.h"
@@ -25,14 +26,14 @@ struct DeviceRunner {
 // waits for events of the peers' streams. Waits for its own stream only if no event can be recorded.
 class DeviceRun {
  public:
-  // `memory` is device memory. `reduction` is used if the collective reduces.
-  DeviceRun(DeviceRunner* runner, const ScheduleProgram& program, const CollectiveLaunch& launch,
-            const ScheduleMemory& memory, const DeviceReduction& reduction)
+  // `memory` is device memory. `reduction` is used if the collective reduces. The other arguments must outlive the run.
+  DeviceRun(DeviceRunner* runner, const ScheduleProgram& program, const CollectiveLaunch& launch, ScheduleMemory memory,
+            const DeviceReduction& reduction)
       : runner_(*runner),
         ops_(*runner->ops),
         program_(program),
         launch_(launch),
-        memory_(memory),
+        memory_(std::move(memory)),
         reduction_(reduction) {}
 
   // When this returns without an error, the peers have enqueued all their work that reads this device's memory, and
@@ -55,7 +56,7 @@ class DeviceRun {
   DeviceOps& ops_;
   const ScheduleProgram& program_;
   const CollectiveLaunch& launch_;
-  const ScheduleMemory& memory_;
+  const ScheduleMemory memory_;
   const DeviceReduction reduction_;
   std::shared_ptr<const Event> mark_;  // The end of the stream's work, or null if more has been enqueued since.
 };
