@@ -23,7 +23,8 @@ struct CostSource {
 // written, rank 0 prints a warning, and the call succeeds. Does nothing in a group of one rank.
 absl::Status UseMachineCosts(const CostSource& source, collectives::MessageGroup* group);
 
-// Returns the parameters for a group on mapped memory, which does not use them to choose plans.
+// Returns the parameters for a group on mapped memory. They only serve to print predicted times: the group chooses its
+// plans by size (GroupChoice).
 absl::StatusOr<collectives::CostModel> MachineCosts(const CostSource& source, collectives::ProcessGroup* group);
 
 // The path of the file of the parameters, or "" if there is no cache folder.

@@ -90,8 +90,8 @@ class MappedBench {
                      [](const auto& a, const auto& b) { return a.predicted_us < b.predicted_us; });
     return plans;
   }
-  std::string WhyChosen(const collectives::CollectiveSpec&) const {
-    return "chosen by size: one shot for small data; otherwise windows for registered buffers, and slots for others";
+  std::string WhyChosen(const collectives::CollectiveSpec& spec, const collectives::PrepareOptions& options) const {
+    return group_->WhyChosen(spec, options.registered);
   }
 
  private:
@@ -162,7 +162,7 @@ class MessageBench {
     });
     return ranked;
   }
-  std::string WhyChosen(const collectives::CollectiveSpec& spec) const {
+  std::string WhyChosen(const collectives::CollectiveSpec& spec, const collectives::PrepareOptions&) const {
     const bool any_order = !collectives::Reduces(spec.kind) || spec.mode == collectives::ReductionMode::kFast;
     if (any_order) return "chosen because its predicted time is the shortest";
     return "chosen because its predicted time is the shortest among the plans that keep the order of the mode";

@@ -360,7 +360,7 @@ class Bench {
     PlanChoice choice{operation_->plan(), "", group_.Candidates(spec_, prepare)};
     choice.why = !options_.algorithm.empty() ? "given by --algorithm"
                  : !prepare.plan.empty()     ? "given by --plans"
-                                             : group_.WhyChosen(spec_);
+                                             : group_.WhyChosen(spec_, prepare);
     std::fputs(ExplainChoice(row.bytes, choice).c_str(), stdout);
     if (collectives::Reduces(spec_.kind)) std::printf("#   %s%s\n", OrderText(), RoundingText());
   }

@@ -55,7 +55,7 @@ TEST(LargeCounts, MappedPlansWriteEachByteOfTheOutputsOnce) {
         if (spec.kind == CollectiveKind::kSendRecv) continue;  // Rank 0 receives nothing and keeps its output.
         const GroupMachine machine{ranks, /*exclusive=*/false, /*scratch_bytes=*/1 << 20, /*cache_bytes=*/32 << 20};
         for (const bool registered : {false, true}) {
-          const CollectivePlan plan = ChooseGroupPlan(spec, registered, machine);
+          const CollectivePlan plan = ChooseGroupPlan(spec, registered, machine).plan;
           SCOPED_TRACE(plan.ToString() + " " + spec.ToString());
           std::map<int, Intervals> written;
           ASSERT_NO_FATAL_FAILURE(LowerAll(spec, plan, &written));

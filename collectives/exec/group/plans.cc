@@ -1,7 +1,9 @@
 #include "collectives/exec/group/plans.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "collectives/plan/mapped.h"
 
 namespace xlad::collectives {
@@ -32,6 +34,15 @@ bool UsesShortChunks(const CollectiveSpec& spec, const GroupMachine& machine) {
   return machine.exclusive && spec.kind == CollectiveKind::kBroadcast && spec.ranks == 2;
 }
 
+// The size of the largest input for which one shot is chosen.
+int64_t OneShotBytes(const CollectiveSpec& spec, bool registered, const GroupMachine& machine) {
+  int64_t bytes = machine.exclusive ? kOneShotBytesWithOwnCore : kOneShotBytesWithSharedCore;
+  if (machine.exclusive && spec.kind == CollectiveKind::kAllGather) bytes = kOneShotBytesOfAllGather;
+  if (UsesShortChunks(spec, machine)) bytes = kOneShotBytesOfBroadcast;
+  if (registered) bytes = std::min(bytes, kWindowBytes - 1);
+  return std::min(bytes, machine.scratch_bytes);
+}
+
 // The smallest number of chunks. If each rank has a core of its own, the root of a reduce can read one slot while the
 // other ranks fill the other one.
 int64_t LeastChunks(const CollectiveSpec& spec, const GroupMachine& machine) {
@@ -41,33 +52,30 @@ int64_t LeastChunks(const CollectiveSpec& spec, const GroupMachine& machine) {
 
 }  // namespace
 
-CollectivePlan ChooseGroupPlan(const CollectiveSpec& spec, bool registered, const GroupMachine& machine) {
-  CollectivePlan plan;
+GroupChoice ChooseGroupPlan(const CollectiveSpec& spec, bool registered, const GroupMachine& machine) {
+  const auto by_size = [](CollectivePlan plan, absl::string_view limit, int64_t bytes) {
+    return GroupChoice{std::move(plan),
+                       absl::StrCat("chosen by size, not by predicted time: ", limit, " ", bytes, " bytes of input")};
+  };
   const int64_t width = tensor::ByteWidth(spec.type);
   const int64_t bytes = LargestInput(spec) * width;
-  int64_t one_shot = machine.exclusive ? kOneShotBytesWithOwnCore : kOneShotBytesWithSharedCore;
-  if (machine.exclusive && spec.kind == CollectiveKind::kAllGather) one_shot = kOneShotBytesOfAllGather;
-  if (UsesShortChunks(spec, machine)) one_shot = kOneShotBytesOfBroadcast;
-  if (spec.ranks == 1 || (registered && bytes >= kWindowBytes)) {
-    plan.algorithm = kMappedWindows;
-    return plan;
-  }
-  if (bytes <= std::min(one_shot, machine.scratch_bytes)) {
-    plan.algorithm = kMappedOneShot;
-    return plan;
-  }
-  plan.algorithm = kMappedSlots;
+  const CollectivePlan windows = {.algorithm = std::string(kMappedWindows)};
+  if (spec.ranks == 1) return {windows, "chosen because there is one rank"};
+  if (registered && bytes >= kWindowBytes) return by_size(windows, "windows for registered buffers from", kWindowBytes);
+  const int64_t one_shot = OneShotBytes(spec, registered, machine);
+  if (bytes <= one_shot) return by_size({.algorithm = std::string(kMappedOneShot)}, "one shot up to", one_shot);
+  CollectivePlan slots = {.algorithm = std::string(kMappedSlots)};
   const int64_t wanted = machine.exclusive ? kSlotBytesWithOwnCore : kSlotBytesWithSharedCore;
   int64_t chunks = std::max(LeastChunks(spec, machine), bytes / wanted);
   while (MappedSlotsScratch(spec, chunks) * width > machine.scratch_bytes) chunks = chunks + chunks / 8 + 1;
-  plan.chunks = static_cast<int>(chunks);
-  return plan;
+  slots.chunks = static_cast<int>(chunks);
+  return by_size(std::move(slots), "slots for more than", one_shot);
 }
 
 std::vector<CollectivePlan> GroupPlans(const CollectiveSpec& spec, bool registered, const GroupMachine& machine) {
   constexpr int kMaxChunks = 256;
   constexpr int64_t kMinChunkBytes = 4 << 10;
-  std::vector<CollectivePlan> plans = {ChooseGroupPlan(spec, registered, machine)};
+  std::vector<CollectivePlan> plans = {ChooseGroupPlan(spec, registered, machine).plan};
   const auto add = [&](CollectivePlan plan) {
     if (std::find(plans.begin(), plans.end(), plan) == plans.end()) plans.push_back(std::move(plan));
   };

@@ -1,6 +1,7 @@
 // Chooses a collective's plan in a process group if the caller does not choose one.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "collectives/exec/group/lowering.h"
@@ -16,9 +17,13 @@ struct GroupMachine {
   int64_t cache_bytes = 0;    // The size of the last-level cache, which the ranks share.
 };
 
+struct GroupChoice {
+  CollectivePlan plan;
+  std::string why;  // The rule that chose it: "chosen by size, not by predicted time: one shot up to 16384 bytes".
+};
 // All ranks must choose the same plan. A change of the choice therefore needs a new version of the control file
 // (kVersion in control.cc).
-CollectivePlan ChooseGroupPlan(const CollectiveSpec& spec, bool registered, const GroupMachine& machine);
+GroupChoice ChooseGroupPlan(const CollectiveSpec& spec, bool registered, const GroupMachine& machine);
 
 // Returns plans that a group can run. The first is that of ChooseGroupPlan. The others are windows (if `registered`),
 // one shot (if the input fits into the scratch), and slots with several numbers of chunks.

@@ -1,7 +1,10 @@
 // The sizes at which a process group chooses another plan, and at which results bypass the cache.
 #include "collectives/exec/group/plans.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <string>
 
 #include "collectives/exec/group/core.h"
 #include "collectives/plan/mapped.h"
@@ -10,10 +13,12 @@
 namespace xlad::collectives {
 namespace {
 
+using ::testing::HasSubstr;
+
 TEST(GroupPlans, TheRootOfABroadcastFillsOneSlotWhileTheOthersReadAnother) {
   const auto plan = [](int64_t bytes, bool exclusive, int ranks = 2) {
     const CollectiveSpec spec = MakeSpec(CollectiveKind::kBroadcast, ranks, bytes / 4);
-    return ChooseGroupPlan(spec, /*registered=*/false, {ranks, exclusive, 256 << 10, 32 << 20});
+    return ChooseGroupPlan(spec, /*registered=*/false, {ranks, exclusive, 256 << 10, 32 << 20}).plan;
   };
   EXPECT_EQ(plan(4 << 10, /*exclusive=*/true).algorithm, kMappedOneShot);
   EXPECT_EQ(plan(16 << 10, /*exclusive=*/true).AlgorithmText(), kMappedSlots);
@@ -23,6 +28,34 @@ TEST(GroupPlans, TheRootOfABroadcastFillsOneSlotWhileTheOthersReadAnother) {
   EXPECT_EQ(plan(16 << 10, /*exclusive=*/true, 3).algorithm, kMappedOneShot);
   EXPECT_EQ(plan(17 << 10, /*exclusive=*/true, 3).AlgorithmText(), kMappedSlots);
   EXPECT_EQ(plan(17 << 10, /*exclusive=*/true, 3).chunks, 1);
+}
+
+int64_t NumberIn(const std::string& text) { return std::stoll(text.substr(text.find_first_of("0123456789"))); }
+
+TEST(GroupPlans, TheReasonNamesTheRuleAndTheSizeAtWhichTheChoiceChanges) {
+  for (const CollectiveKind kind :
+       {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kBroadcast}) {
+    for (const bool exclusive : {false, true}) {
+      for (const bool registered : {false, true}) {
+        const auto choose = [&](int64_t bytes) {
+          CollectiveSpec spec = MakeSpec(kind, 2, bytes);
+          spec.type = tensor::ElementType::kU8;
+          return ChooseGroupPlan(spec, registered, {2, exclusive, 256 << 10, 32 << 20});
+        };
+        const GroupChoice least = choose(1);
+        EXPECT_THAT(least.why, HasSubstr("by size, not by predicted time: one shot up to "));
+        const int64_t limit = NumberIn(least.why);
+        EXPECT_EQ(choose(limit).plan.algorithm, kMappedOneShot) << least.why;
+        const GroupChoice next = choose(limit + 1);
+        const bool is_window = registered && limit + 1 == 16 << 10;
+        EXPECT_EQ(next.plan.AlgorithmText(), is_window ? kMappedWindows : kMappedSlots) << next.why;
+        EXPECT_THAT(next.why, HasSubstr(is_window ? "windows for registered buffers from " : "slots for more than "));
+        EXPECT_EQ(NumberIn(next.why), is_window ? limit + 1 : limit);
+      }
+    }
+  }
+  EXPECT_EQ(ChooseGroupPlan(MakeSpec(CollectiveKind::kAllReduce, 1, 8), false, {}).why,
+            "chosen because there is one rank");
 }
 
 TEST(GroupPlans, ResultsBypassTheCacheIfTheBuffersOfAllRanksDoNotFit) {

@@ -107,6 +107,8 @@ class ProcessGroup final : private GroupOwner {
 
   // Returns plans that Prepare accepts for a spec (GroupPlans). The first is the one that Prepare would choose.
   std::vector<CollectivePlan> Plans(const CollectiveSpec& spec, bool registered) const;
+  // Returns why Prepare would choose that plan, as GroupChoice::why.
+  std::string WhyChosen(const CollectiveSpec& spec, bool registered) const;
 
   // Runs an operation and returns when it is finished on this rank. `input` and `output` have the spec's sizes. They
   // may be equal if the spec allows operations in place, and must not overlap otherwise.

@@ -170,6 +170,10 @@ std::vector<CollectivePlan> ProcessGroup::Plans(const CollectiveSpec& spec, bool
   return GroupPlans(spec, registered, machine());
 }
 
+std::string ProcessGroup::WhyChosen(const CollectiveSpec& spec, bool registered) const {
+  return ChooseGroupPlan(spec, registered, machine()).why;
+}
+
 absl::StatusOr<std::unique_ptr<GroupOperation>> ProcessGroup::Prepare(const CollectiveSpec& spec,
                                                                       const PrepareOptions& options) {
   XLAD_RETURN_IF_ERROR(ValidateSpec(spec));
@@ -184,7 +188,7 @@ absl::StatusOr<std::unique_ptr<GroupOperation>> ProcessGroup::Prepare(const Coll
   GroupOperation& op = *operation;
   op.spec_ = spec;
   if (options.plan.empty()) {
-    op.plan_ = ChooseGroupPlan(spec, options.registered, machine());
+    op.plan_ = ChooseGroupPlan(spec, options.registered, machine()).plan;
   } else {
     XLAD_ASSIGN_OR_RETURN(op.plan_, ParsePlan(options.plan));
   }

@@ -237,7 +237,7 @@ TEST(ProcessGroup, PlansOfHugeCollectivesFitIntoTheScratch) {
         for (int64_t count = 1; count < int64_t{1} << 33; count = count * 7 + 1) {
           const CollectiveSpec spec = MakeSpec(static_cast<CollectiveKind>(kind), ranks, count / ranks);
           const GroupMachine machine{ranks, exclusive, /*scratch_bytes=*/256 << 10, /*cache_bytes=*/32 << 20};
-          const CollectivePlan plan = ChooseGroupPlan(spec, /*registered=*/false, machine);
+          const CollectivePlan plan = ChooseGroupPlan(spec, /*registered=*/false, machine).plan;
           SCOPED_TRACE(absl::StrCat(spec.ToString(), " by ", plan.ToString()));
           ASSERT_TRUE(Rounds(plan, spec).ok()) << Rounds(plan, spec).status();
           const int64_t scratch =
