@@ -48,27 +48,23 @@ absl::StatusOr<std::vector<std::string>> ExpandBracket(absl::string_view list, a
   return texts;
 }
 
-// Appends the hosts of `pattern` ("n[1-2]-[0-1]") to `hosts`. Every name starts with `prefix`.
-absl::Status ExpandPattern(absl::string_view list, const std::string& prefix, absl::string_view pattern,
-                           std::vector<std::string>* hosts) {
-  const size_t open = pattern.find('[');
-  if (open == absl::string_view::npos) {
-    if (prefix.empty() && pattern.empty()) return Malformed(list, "names that are not empty, separated by commas");
-    if (absl::StrContains(pattern, ']')) {
-      return Malformed(list, "names with balanced brackets, such as n[1-4,7]");
-    }
-    if (hosts->size() >= kMaxHosts) return Malformed(list, "at most 1,000,000 hosts");
-    hosts->push_back(absl::StrCat(prefix, pattern));
-    return absl::OkStatus();
+// Returns the hosts of `pattern` ("n[1-2]-[0-1]"). It may be empty after a bracket.
+absl::StatusOr<std::vector<std::string>> ExpandPattern(absl::string_view list, absl::string_view pattern) {
+  const size_t open = pattern.find('['), close = pattern.find(']');
+  if (open == absl::string_view::npos && close == absl::string_view::npos) {
+    return std::vector<std::string>{std::string(pattern)};
   }
-  const size_t close = pattern.find(']', open);
-  if (close == absl::string_view::npos) return Malformed(list, "names with balanced brackets, such as n[1-4,7]");
+  if (close == absl::string_view::npos || close < open) {
+    return Malformed(list, "names with balanced brackets, such as n[1-4,7]");
+  }
   XLAD_ASSIGN_OR_RETURN(const auto texts, ExpandBracket(list, pattern.substr(open + 1, close - open - 1)));
+  XLAD_ASSIGN_OR_RETURN(const auto rests, ExpandPattern(list, pattern.substr(close + 1)));
+  if (texts.size() * rests.size() > kMaxHosts) return Malformed(list, "at most 1,000,000 hosts");
+  std::vector<std::string> hosts;
   for (const std::string& text : texts) {
-    XLAD_RETURN_IF_ERROR(
-        ExpandPattern(list, absl::StrCat(prefix, pattern.substr(0, open), text), pattern.substr(close + 1), hosts));
+    for (const std::string& rest : rests) hosts.push_back(absl::StrCat(pattern.substr(0, open), text, rest));
   }
-  return absl::OkStatus();
+  return hosts;
 }
 
 }  // namespace
@@ -81,7 +77,10 @@ absl::StatusOr<std::vector<std::string>> ExpandHostList(absl::string_view list) 
     if (i < list.size() && list[i] == '[') inside = true;
     if (i < list.size() && list[i] == ']') inside = false;
     if (i < list.size() && (list[i] != ',' || inside)) continue;
-    XLAD_RETURN_IF_ERROR(ExpandPattern(list, "", list.substr(begin, i - begin), &hosts));
+    if (i == begin) return Malformed(list, "names that are not empty, separated by commas");
+    XLAD_ASSIGN_OR_RETURN(const auto more, ExpandPattern(list, list.substr(begin, i - begin)));
+    if (hosts.size() + more.size() > kMaxHosts) return Malformed(list, "at most 1,000,000 hosts");
+    hosts.insert(hosts.end(), more.begin(), more.end());
     begin = i + 1;
   }
   return hosts;
