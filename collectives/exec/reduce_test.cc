@@ -4,8 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <complex>
+#include <algorithm>
 #include <cmath>
+#include <complex>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -168,7 +169,10 @@ void CompareWithScalar(ElementType type, Reduction reduction, StoreKind store) {
       std::vector<std::vector<uint8_t>> bytes(sources, std::vector<uint8_t>((count + 1) * width));
       std::vector<const void*> from;
       for (auto& source : bytes) {
-        for (uint8_t& byte : source) byte = static_cast<uint8_t>(random->Next());
+        for (size_t i = 0; i < source.size(); i += 8) {
+          const uint64_t bits = random->Next();
+          std::memcpy(&source[i], &bits, std::min<size_t>(8, source.size() - i));
+        }
         // The sum of two NaNs has the sign of one of them, which the compiler chooses. So bf16 operands are not NaN.
         if (type == ElementType::kBF16) {
           for (size_t i = 1; i < source.size(); i += 2) source[i] &= 0xBF;
@@ -336,7 +340,7 @@ void CheckTrees(ElementType type, const Load& load, const Store& store) {
         void* const vector_dsts[] = {vector.data() + 3};
         (*FindScalarTreeReduceFunction(type, reduction))(scalar_dsts, from, count, StoreKind::kCached);
         (*FindTreeReduceFunction(type, reduction))(vector_dsts, from, count,
-                                                  count % 2 == 0 ? StoreKind::kStreaming : StoreKind::kCached);
+                                                   count % 2 == 0 ? StoreKind::kStreaming : StoreKind::kCached);
         for (int64_t i = 0; i < count; ++i) {
           for (int k = 0; k < sources; ++k) values[k] = load(bits[k][i + count % 2]);
           Wide expected = TreeOf<Wide>(values, reduction == Reduction::kProduct);
@@ -360,8 +364,7 @@ void CheckSmallTrees() {
 TEST(Reduce, TreesAreBalancedAndRoundOnce) {
   CheckTrees<float>(
       ElementType::kF32, [](float value) { return value; }, [](double value) { return static_cast<float>(value); });
-  CheckTrees<double>(
-      ElementType::kF64, [](double value) { return value; }, [](double value) { return value; });
+  CheckTrees<double>(ElementType::kF64, [](double value) { return value; }, [](double value) { return value; });
   CheckSmallTrees<ElementType::kF16>();
   CheckSmallTrees<ElementType::kBF16>();
   CheckSmallTrees<ElementType::kF8E4M3FN>();

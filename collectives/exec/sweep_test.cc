@@ -11,6 +11,7 @@
 #include <limits>
 #include <map>
 #include <thread>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
@@ -163,36 +164,60 @@ std::vector<std::byte> RandomElements(ElementType type, int rank, int64_t count)
   return input;
 }
 
-// Returns `count` elements per rank of each type in kTypes. Each collective of a test uses the first elements, as many
-// as its operand has.
-std::map<ElementType, Elements> RandomElements(int ranks, int64_t count) {
-  std::map<ElementType, Elements> elements;
+// Elements of each type in kTypes. Each collective of a test uses the first elements, as many as its operand has, so the
+// definition of each element is evaluated once for all kinds, counts, plans and ranks.
+struct SweepValues {
+  std::map<ElementType, Elements> inputs;
+  // The elements of the results, by type, reduction and whether the mode is canonical.
+  std::map<std::tuple<ElementType, Reduction, bool>, std::vector<uint64_t>> defined;
+};
+
+// Returns `count` elements per rank, and their results in some modes.
+SweepValues MakeSweepValues(int ranks, int64_t count, const std::vector<ReductionMode>& modes) {
+  SweepValues values;
   for (const ElementType type : kTypes) {
-    for (int rank = 0; rank < ranks; ++rank) elements[type].push_back(RandomElements(type, rank, count));
+    Elements& inputs = values.inputs[type];
+    for (int rank = 0; rank < ranks; ++rank) inputs.push_back(RandomElements(type, rank, count));
+    const int64_t width = tensor::ByteWidth(type);
+    std::vector<uint64_t> bits(ranks);
+    for (const Reduction reduction : kReductions) {
+      if (!HasMeaning(type, reduction)) continue;
+      for (const ReductionMode mode : modes) {
+        CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, ranks, count);
+        spec.type = type;
+        spec.reduction = reduction;
+        spec.mode = mode;
+        std::vector<uint64_t>& defined = values.defined[{type, reduction, mode == ReductionMode::kCanonical}];
+        for (int64_t i = 0; i < count; ++i) {
+          for (int rank = 0; rank < ranks; ++rank) bits[rank] = ElementAt(inputs[rank], width, i);
+          defined.push_back(Defined(spec, bits));
+        }
+      }
+    }
   }
-  return elements;
+  return values;
 }
 
 // Runs the spec on the group of one rank and compares each element of its output with the definition. `plan` is an
 // argument of Prepare, if any.
 template <typename Group, typename... Plan>
-void RunAndCompare(Group* group, const CollectiveSpec& spec, const Elements& inputs, const Plan&... plan) {
+void RunAndCompare(Group* group, const CollectiveSpec& spec, const SweepValues& values, const Plan&... plan) {
   const int rank = group->rank();
   SCOPED_TRACE(absl::StrCat(spec.ToString(), ", ", plan..., ", rank ", rank));
   const auto operation = group->Prepare(spec, plan...);
   ASSERT_TRUE(operation.ok()) << operation.status();
   const int64_t width = tensor::ByteWidth(spec.type), count = spec.output_elements(rank);
   // These buffers have the size of the operands, so that sanitizers notice accesses beyond them.
-  const std::byte* const first = inputs[rank].data();
+  const std::byte* const first = values.inputs.at(spec.type)[rank].data();
   const std::vector<std::byte> input(first, first + spec.input_elements(rank) * width + 1);
   std::vector<std::byte> output(count * width + 1);
   const absl::Status status = group->Run(**operation, input.data(), output.data());
   ASSERT_TRUE(status.ok()) << status;
   const int64_t begin = spec.kind == CollectiveKind::kReduceScatter ? rank * count : 0;
-  std::vector<uint64_t> bits(inputs.size());
+  const std::vector<uint64_t>& defined =
+      values.defined.at({spec.type, spec.reduction, spec.mode == ReductionMode::kCanonical});
   for (int64_t i = 0; i < count; ++i) {
-    for (size_t k = 0; k < inputs.size(); ++k) bits[k] = ElementAt(inputs[k], width, begin + i);
-    const uint64_t expected = Defined(spec, bits), found = ElementAt(output, width, i);
+    const uint64_t expected = defined[begin + i], found = ElementAt(output, width, i);
     // If several operands are NaN, the bits of the sum are undefined.
     if (IsNan(spec.type, expected) && IsNan(spec.type, found)) continue;
     ASSERT_EQ(found, expected) << "element " << i;
@@ -228,7 +253,8 @@ void OnThreads(int ranks, const std::function<void(int rank)>& body) {
 
 TEST(Sweep, SharedMemory) {
   for (const int ranks : {2, 3, 5}) {
-    const std::map<ElementType, Elements> elements = RandomElements(ranks, ranks * 263);
+    const std::vector<ReductionMode> modes = {ReductionMode::kFast, ReductionMode::kCanonical};
+    const SweepValues values = MakeSweepValues(ranks, ranks * 263, modes);
     const std::unique_ptr<Bootstrap> bootstrap = MapBootstrap({});
     const std::string key = absl::StrCat("sweep-", getpid(), "-", SystemRandom()->Hex(4));
     OnThreads(ranks, [&](int rank) {
@@ -236,21 +262,21 @@ TEST(Sweep, SharedMemory) {
       options.launch = {.rank = rank, .ranks = ranks, .launcher = "test", .key = key};
       const auto group = ProcessGroup::Form(options, bootstrap.get());
       ASSERT_TRUE(group.ok()) << group.status();
-      ForEachSpec(ranks, {0, 1, ranks - 1, 13, 263}, {ReductionMode::kFast, ReductionMode::kCanonical},
-                  [&](const CollectiveSpec& spec) { RunAndCompare(group->get(), spec, elements.at(spec.type)); });
+      ForEachSpec(ranks, {0, 1, ranks - 1, 13, 263}, modes,
+                  [&](const CollectiveSpec& spec) { RunAndCompare(group->get(), spec, values); });
     });
   }
 }
 
 TEST(Sweep, MessagesBetweenThreads) {
   for (const int ranks : {2, 3, 5}) {
-    const std::map<ElementType, Elements> elements = RandomElements(ranks, ranks * 13);
+    const std::vector<ReductionMode> modes = {ReductionMode::kRunToRun, ReductionMode::kCanonical};
+    const SweepValues values = MakeSweepValues(ranks, ranks * 13, modes);
     auto groups = MessageGroup::InProcess(ranks, {});
     ASSERT_TRUE(groups.ok()) << groups.status();
     OnThreads(ranks, [&](int rank) {
-      ForEachSpec(
-          ranks, {0, 1, 13}, {ReductionMode::kRunToRun, ReductionMode::kCanonical},
-          [&](const CollectiveSpec& spec) { RunAndCompare((*groups)[rank].get(), spec, elements.at(spec.type)); });
+      ForEachSpec(ranks, {0, 1, 13}, modes,
+                  [&](const CollectiveSpec& spec) { RunAndCompare((*groups)[rank].get(), spec, values); });
     });
   }
 }
@@ -259,7 +285,7 @@ TEST(Sweep, MessagesBetweenThreads) {
 TEST(Sweep, EveryCanonicalPlanComputesTheSameBits) {
   std::map<std::string, int> runs;  // By plan, of rank 0.
   for (const int ranks : {2, 4, 8}) {
-    const std::map<ElementType, Elements> elements = RandomElements(ranks, ranks * 37);
+    const SweepValues values = MakeSweepValues(ranks, ranks * 37, {ReductionMode::kCanonical});
     auto groups = MessageGroup::InProcess(ranks, {});
     ASSERT_TRUE(groups.ok()) << groups.status();
     OnThreads(ranks, [&](int rank) {
@@ -267,7 +293,7 @@ TEST(Sweep, EveryCanonicalPlanComputesTheSameBits) {
         if (!tensor::IsFloating(spec.type)) return;
         for (const char* const plan : {"direct", "halving_doubling", "recursive_doubling", "hierarchical"}) {
           if (!BuildSchedule(*ParsePlan(plan), spec, rank).ok()) continue;
-          RunAndCompare((*groups)[rank].get(), spec, elements.at(spec.type), plan);
+          RunAndCompare((*groups)[rank].get(), spec, values, plan);
           if (rank == 0) ++runs[plan];
         }
       });

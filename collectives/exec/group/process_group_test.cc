@@ -64,15 +64,16 @@ const ::testing::Environment* const kFolder = ::testing::AddGlobalTestEnvironmen
 
 std::string NewKey() { return absl::StrCat("test-", getpid(), "-", SystemRandom()->Hex(4)); }
 
-// Calls `body` on a thread for each rank of a new group. If `cache_bytes` is 0, it is the size of the machine's cache.
-void OnRanks(int ranks, const std::function<void(ProcessGroup*)>& body, int64_t cache_bytes = 0) {
+// Calls `body` on a thread for each rank of a new group, whose cache and scratch have the given sizes.
+void OnRanks(int ranks, const std::function<void(ProcessGroup*)>& body, const ProcessGroup::Options& sizes = {}) {
   const std::unique_ptr<Bootstrap> bootstrap = MapBootstrap({});
   const std::string key = NewKey();
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
       ProcessGroup::Options options = OptionsOf(rank, ranks, key);
-      options.cache_bytes = cache_bytes;
+      options.cache_bytes = sizes.cache_bytes;
+      options.scratch_bytes = sizes.scratch_bytes;
       auto group = ProcessGroup::Form(options, bootstrap.get());
       ASSERT_TRUE(group.ok()) << group.status();
       body(group->get());
@@ -251,11 +252,11 @@ TEST(ProcessGroup, PlansOfHugeCollectivesFitIntoTheScratch) {
 
 TEST(ProcessGroup, ListedPlansCanRun) {
   for (const int ranks : {1, 3}) {
-    OnRanks(ranks, [&](ProcessGroup* group) {
+    const auto body = [&](ProcessGroup* group) {
       for (const CollectiveKind kind :
            {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter, CollectiveKind::kAllGather,
             CollectiveKind::kAllToAll, CollectiveKind::kBroadcast, CollectiveKind::kReduce}) {
-        for (const int64_t count : {0, 5, 50'000}) {  // The last one does not fit into the scratch of an AllToAll.
+        for (const int64_t count : {0, 5, 5501}) {  // The last one does not fit into the scratch of an AllToAll.
           for (const bool registered : {false, true}) {
             const CollectiveSpec spec = MakeSpec(kind, ranks, count);
             const std::vector<CollectivePlan> plans = group->Plans(spec, registered);
@@ -265,7 +266,8 @@ TEST(ProcessGroup, ListedPlansCanRun) {
           }
         }
       }
-    });
+    };
+    OnRanks(ranks, body, {.scratch_bytes = 128 << 10});
   }
 }
 
@@ -293,7 +295,7 @@ TEST(ProcessGroup, LargeResultsBypassTheCache) {
       RunAndCompare(group, MakeSpec(CollectiveKind::kAllGather, 2, 300'001), options);
     }
   };
-  OnRanks(2, body, /*cache_bytes=*/1 << 20);
+  OnRanks(2, body, {.cache_bytes = 1 << 20});
 }
 
 TEST(ProcessGroup, RanksThatDisagreeAreNamedOnEveryRank) {

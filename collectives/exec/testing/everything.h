@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/testing/case_count.h"
 #include "collectives/exec/collective_set.h"
 #include "collectives/plan/algorithm.h"
 #include "tensor/small_float.h"
@@ -35,19 +36,21 @@ inline Collective MakeCollective(const CollectiveSpec& spec, const CollectivePla
   return collective;
 }
 
-// Returns collectives of all tested kinds over devices 0 to n - 1, for every combination of the types (f32, bf16 or
-// s32), the operand sizes `counts` in elements, and the algorithms that apply and do not need mapped memory.
+// Returns collectives of all tested kinds over devices 0 to n - 1, for every combination of the operand sizes `counts`
+// in elements and the algorithms that apply and do not need mapped memory. The types (f32, bf16 or s32) take turns, so
+// that each algorithm has each type with some sizes. If XLAD_ALL_CASES is set, all combinations have all types.
 inline CollectiveSet EverythingOver(
     int n, const std::vector<ElementType>& types = {ElementType::kF32, ElementType::kBF16, ElementType::kS32},
     const std::vector<std::vector<int64_t>>& counts = {{0}, {1}, {13}, {5, 0, 7}, {3001}}) {
   CollectiveSet set;
   set.num_devices = n;
   for (CollectiveKind kind : kTestedKinds) {
-    for (ElementType type : types) {
-      for (const std::vector<int64_t>& sizes : counts) {
+    for (size_t t = 0; t < types.size(); ++t) {
+      for (size_t c = 0; c < counts.size(); ++c) {
+        const std::vector<int64_t>& sizes = counts[c];
         CollectiveSpec spec;
         spec.kind = kind;
-        spec.type = type;
+        spec.type = types[t];
         spec.ranks = n;
         spec.counts = sizes;
         spec.reduction = Reduces(kind) ? Reduction::kSum : Reduction::kNone;
@@ -57,8 +60,10 @@ inline CollectiveSet EverythingOver(
         if (kind == CollectiveKind::kCollectivePermute) {
           for (int rank = 0; rank + 1 < n; ++rank) spec.pairs.push_back({rank, (rank + 2) % n});
         }
+        size_t turn = c + static_cast<size_t>(n);
         for (const Algorithm& algorithm : Algorithms()) {
           if (!Applies(algorithm, spec) || algorithm.needs_windows) continue;
+          if (!AllCases() && turn++ % types.size() != t) continue;
           const CollectivePlan plan{std::string(algorithm.name), sizes[0] == 13 ? 3 : 1, sizes[0] == 13 ? 2 : 1};
           set.collectives.push_back(MakeCollective(spec, plan, n));
         }
