@@ -3,9 +3,10 @@
     python3 bench/plan_selection/plan_selection.py --transport shm --ranks 2,4,8 -b 1K -e 4M -f 4
 
 For each collective and number of ranks, `xlad bench` measures at all sizes the plan that it chooses and each candidate
-that `--explain` lists. One run measures one plan of each size, and the runs take turns for several rounds. The script
-prints the chosen plan, its predicted and measured time, the fastest plan, and the ratio of the two measured times. At
-the end, it prints the share of ratios that are at most 1.1, and the median error of predictions.
+that `--explain` lists. One run measures one plan of each size. A disturbance slows all sizes of a run down, so the runs
+take turns for several rounds, and the shortest time of each plan counts. The script prints the chosen plan, its
+predicted and measured time, the fastest plan, and the ratio of the two measured times. At the end, it prints the share
+of ratios that are at most 1.1, and the median error of predictions.
 """
 
 import argparse
@@ -82,7 +83,7 @@ def main():
     parser.add_argument("-e", dest="most", default="1M")
     parser.add_argument("-f", dest="factor", type=int, default=4)
     parser.add_argument("-R", dest="registered", type=int, default=0, help="1 measures registered buffers")
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batches", type=int, default=5)
     parser.add_argument("--iterations", type=int, default=5)
     parser.add_argument("--verbose", action="store_true", help="also prints the time of each plan")
