@@ -119,8 +119,24 @@ TEST(Quantity, UnitsAndPrefixes) {
   for (const char* const wrong : {"", "GB", "16", "16 Gb", "0 GB", "-1 GB", "1e400 GB", "16 GB/s", "16 mB", "1 2 GB"}) {
     EXPECT_FALSE(ParseQuantity(wrong, Dimension::kBytes).ok()) << wrong;
   }
+  EXPECT_FALSE(ParseQuantity("0x10 GHz", Dimension::kHertz).ok());
   EXPECT_FALSE(ParseQuantity("1 Ms", Dimension::kSeconds).ok());
   EXPECT_FALSE(ParseQuantity("1 GiB/s", Dimension::kBytesPerSecond).ok());
+}
+
+TEST(Quantity, AQuantityOfNoChipIsRefusedWithItsRange) {
+  const auto error = [](absl::string_view text, Dimension dimension) {
+    return std::string(ParseQuantity(text, dimension).status().message());
+  };
+  EXPECT_EQ(error("1e20 s", Dimension::kSeconds), "found \"1e20 s\", expected a quantity from 0.001 ns to 10 s");
+  EXPECT_EQ(error("1e-4 ns", Dimension::kSeconds), "found \"1e-4 ns\", expected a quantity from 0.001 ns to 10 s");
+  EXPECT_THAT(error("1e-300 GB/s", Dimension::kBytesPerSecond), HasSubstr("from 1 kB/s to 1000 PB/s"));
+  EXPECT_THAT(error("1e300 GB/s", Dimension::kBytesPerSecond), HasSubstr("from 1 kB/s to 1000 PB/s"));
+  EXPECT_THAT(error("1e40 TFLOP/s", Dimension::kOperationsPerSecond), HasSubstr("from 1 MOP/s to 1000000 POP/s"));
+  EXPECT_THAT(error("0.5 B", Dimension::kBytes), HasSubstr("from 1 B to 1000 PB"));
+  EXPECT_THAT(error("1e-9 GHz", Dimension::kHertz), HasSubstr("from 1 kHz to 1 THz"));
+  EXPECT_EQ(*ParseQuantity("1000 PB", Dimension::kBytes), 1e18);
+  EXPECT_EQ(*ParseQuantity("1 THz", Dimension::kHertz), 1e12);
 }
 
 }  // namespace

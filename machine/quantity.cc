@@ -1,10 +1,9 @@
 #include "machine/quantity.h"
 
-#include <cmath>
-
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
 namespace xlad::machine {
@@ -27,6 +26,27 @@ constexpr Prefix kPrefixes[] = {{"Ki", 1024, true},
                                 {"u", 1e-6},
                                 {"m", 1e-3},
                                 {"", 1}};
+
+// The range of a dimension is much larger than that of real chips. It keeps all times finite and readable.
+struct Range {
+  double least, most;  // Without prefix.
+  absl::string_view text;
+};
+Range RangeOf(Dimension dimension) {
+  switch (dimension) {
+    case Dimension::kBytes:
+      return {1, 1e18, "1 B to 1000 PB"};
+    case Dimension::kBytesPerSecond:
+      return {1e3, 1e18, "1 kB/s to 1000 PB/s"};
+    case Dimension::kOperationsPerSecond:
+      return {1e6, 1e21, "1 MOP/s to 1000000 POP/s"};
+    case Dimension::kHertz:
+      return {1e3, 1e12, "1 kHz to 1 THz"};
+    case Dimension::kSeconds:
+      return {1e-12, 10, "0.001 ns to 10 s"};
+  }
+  return {};
+}
 
 struct UnitRow {
   Dimension dimension;
@@ -71,11 +91,14 @@ absl::StatusOr<double> ParseQuantity(absl::string_view text, Dimension dimension
   const absl::string_view unit = absl::StripAsciiWhitespace(text.substr(number.size()));
   double value = 0;
   const double factor = FactorOf(unit, dimension);
-  if (absl::SimpleAtod(number, &value) && factor > 0 && std::isfinite(value * factor) && value > 0) {
-    return value * factor;
+  const bool is_decimal = number.find_first_of("xX") == absl::string_view::npos;  // SimpleAtod also reads "0x10".
+  if (!is_decimal || !absl::SimpleAtod(number, &value) || factor <= 0 || !(value > 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found \"", text, "\", expected a positive quantity such as \"", ExampleOf(dimension), "\""));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("found \"", text, "\", expected a positive quantity such as \"", ExampleOf(dimension), "\""));
+  const Range range = RangeOf(dimension);
+  if (value * factor >= range.least && value * factor <= range.most) return value * factor;
+  return absl::InvalidArgumentError(absl::StrCat("found \"", text, "\", expected a quantity from ", range.text));
 }
 
 }  // namespace xlad::machine
