@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
 #include "hlo/text/lexer.h"
@@ -15,7 +16,8 @@ namespace {
 
 absl::Status Refuse(absl::string_view found) {
   return absl::InvalidArgumentError(absl::StrCat(
-      "found ", found, ", expected HLO text or an HloModuleProto; in JAX, "
+      "found ", found,
+      ", expected HLO text or an HloModuleProto; in JAX, "
       "jax.jit(f).lower(...).compiler_ir('hlo').as_serialized_hlo_module_proto() returns an HloModuleProto"));
 }
 
@@ -29,12 +31,27 @@ bool LooksLikeText(absl::string_view bytes) {
   return true;
 }
 
+// Whether the text begins with an alias of an attribute or a type in MLIR, such as "#loc1 = ". Comments of other
+// languages begin with '#', too.
+bool BeginsWithAlias(absl::string_view text) {
+  Lexer lexer(text);
+  if (!lexer.Accept('#') && !lexer.Accept('!')) return false;
+  return lexer.Here() == text.data() + 1 && !lexer.Word().empty() && lexer.Accept('=');
+}
+
 bool LooksLikeMlir(absl::string_view text) {
   Lexer lexer(text.substr(0, 4096));
-  if (lexer.Peek() == '#' || lexer.Peek() == '!') return true;  // The alias of an attribute or a type in MLIR.
+  lexer.Peek();  // Skips comments.
+  if (BeginsWithAlias(lexer.rest())) return true;
   const absl::string_view word = lexer.PeekWord();
   return word == "module" || absl::StartsWith(word, "func.") || absl::StartsWith(word, "stablehlo.") ||
          absl::StartsWith(word, "builtin.") || lexer.Accept("\"builtin.module\"");
+}
+
+// HLO text begins with a word, a name or a shape.
+bool BeginsLikeHlo(absl::string_view text) {
+  const char first = Lexer(text).Peek();
+  return absl::ascii_isalnum(static_cast<unsigned char>(first)) || first == '%' || first == '_' || first == '(';
 }
 
 // The prefixes of the labels of rules on the header, and the words of the header that the rules check.
@@ -69,6 +86,7 @@ absl::StatusOr<std::unique_ptr<Module>> ReadModule(absl::string_view bytes) {
   if (absl::StartsWith(bytes, "\x28\xb5\x2f\xfd")) return Refuse("a file that zstd has compressed");
   const bool text = LooksLikeText(bytes);
   if (text && LooksLikeMlir(bytes)) return Refuse("MLIR text");
+  if (text && !BeginsLikeHlo(bytes)) return Refuse("text that is not a program");
   absl::StatusOr<std::unique_ptr<Module>> module = text ? ParseText(bytes) : ParseProto(bytes);
   if (!module.ok()) return module;
   const absl::Status status = Verify(**module);

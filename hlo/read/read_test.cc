@@ -25,13 +25,17 @@ TEST(Read, ReadsTextAndProto) {
 }
 
 TEST(Read, SkipsAByteOrderMark) {
-  EXPECT_TRUE(ReadModule("\xef\xbb\xbf" "f32[2] negate(f32[2] x)").ok());
+  EXPECT_TRUE(ReadModule("\xef\xbb\xbf"
+                         "f32[2] negate(f32[2] x)")
+                  .ok());
 }
 
 TEST(Read, NamesFormatsThatItCannotRead) {
   EXPECT_THAT(Error("ML\xefR\x01StableHLO"), HasSubstr("found MLIR bytecode (a StableHLO artifact), expected HLO"));
   EXPECT_THAT(Error("module @jit_f attributes {} {\n"), HasSubstr("found MLIR text, expected HLO text"));
   EXPECT_THAT(Error("#loc = loc(unknown)\nmodule {"), HasSubstr("found MLIR text"));
+  EXPECT_THAT(Error("// -----\n!t1 = tensor<2xf32>\n"), HasSubstr("found MLIR text"));
+  EXPECT_THAT(Error("#map.a_1 = affine_map<(d0) -> (d0)>\n"), HasSubstr("found MLIR text"));
   EXPECT_THAT(Error("func.func @main() {"), HasSubstr("found MLIR text"));
   EXPECT_THAT(Error("\"builtin.module\"() ({"), HasSubstr("found MLIR text"));
   EXPECT_THAT(Error("\x1f\x8b\x08"), HasSubstr("found a file that gzip has compressed"));
@@ -40,8 +44,14 @@ TEST(Read, NamesFormatsThatItCannotRead) {
 
 TEST(Read, ReportsBytesThatAreNotAModule) {
   EXPECT_THAT(Error(""), HasSubstr("found an empty file"));
+  for (const char* text : {"# A program\n\nThis text", "#!/bin/bash\nA=1\n", "#include <new>\n", "# a = b",
+                           "{\"a\": 1}", "\"\"\"A script.\"\"\"\n", "<html>", "[table]", "// A comment"}) {
+    EXPECT_THAT(Error(text), HasSubstr("found text that is not a program, expected HLO text or an HloModuleProto"));
+  }
   EXPECT_EQ(Error("hello world"), "1:1: found \"hello\", expected HloModule, a computation or an instruction");
-  EXPECT_THAT(Error("\x7f" "ELF\x02\x01\x01"), HasSubstr("not an HloModuleProto"));
+  EXPECT_THAT(Error("\x7f"
+                    "ELF\x02\x01\x01"),
+              HasSubstr("not an HloModuleProto"));
   EXPECT_THAT(Error(absl::string_view("\0\0\0\0", 4)), HasSubstr("not an HloModuleProto"));
 }
 
