@@ -6,6 +6,7 @@
 #include "base/testing/case_count.h"
 #include "compiler/pipeline.h"
 #include "compiler/testing/compare.h"
+#include "compiler/testing/for_seeds.h"
 #include "compiler/testing/random_program.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/text/text.h"
@@ -63,12 +64,12 @@ absl::Status Try(const RandomModule& made, uint64_t seed, std::set<std::string>*
 
 TEST(PassByPass, KeepsTheResults) {
   std::set<std::string> changing;
-  for (uint64_t seed = 5000; seed < 5000 + CaseCount(200, 600) && !testing::Test::HasFailure(); ++seed) {
+  ForSeeds(5000, CaseCount(200, 600), [&](uint64_t seed) {
     const int devices = seed % 3 == 0 ? 2 + static_cast<int>(seed % 4) : 1;
     const RandomModule made = RandomLocalProgram(seed, 3 + static_cast<int>(seed % 23), devices);
     const absl::Status status = Try(made, seed + 1, &changing);
     EXPECT_TRUE(status.ok()) << "seed " << seed << ": " << status;
-  }
+  });
   // The programs must exercise most passes.
   for (const char* pass : {"inline-calls", "canonicalize-collectives", "simplify", "fold-constants", "cse",
                            "lower-convolutions", "canonicalize-dots", "eliminate-dead-code", "fuse",

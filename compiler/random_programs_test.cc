@@ -5,6 +5,7 @@
 
 #include "base/testing/case_count.h"
 #include "compiler/testing/compare.h"
+#include "compiler/testing/for_seeds.h"
 #include "compiler/testing/random_inputs.h"
 #include "compiler/testing/random_program.h"
 #include "compiler/testing/run_steps.h"
@@ -67,21 +68,20 @@ void RunBoth(uint64_t seed, int instructions, int devices) {
   const auto fails = [&](const Module& candidate) {
     return Try(candidate, seed, made).code() == status.code();
   };
-  const std::unique_ptr<Module> small = Shrink(*made.module, fails, 1000);
+  const auto tries = static_cast<int>(NumberFrom("XLAD_SHRINK", 1000));
+  const std::unique_ptr<Module> small = Shrink(*made.module, fails, tries);
   ADD_FAILURE() << "seed " << seed << ", " << instructions << " instructions, " << devices << " devices: " << status
                 << "\nShrunk (" << Try(*small, seed, made) << "):\n" << hlo::PrintText(*small);
 }
 
 TEST(RandomPrograms, OneDevice) {
-  for (uint64_t seed = 0; seed < CaseCount(100, 300) && !testing::Test::HasFailure(); ++seed) {
-    RunBoth(seed, 3 + static_cast<int>(seed % 25), 1);
-  }
+  ForSeeds(0, CaseCount(100, 300), [](uint64_t seed) { RunBoth(seed, 3 + static_cast<int>(seed % 25), 1); });
 }
 
 TEST(RandomPrograms, ManyDevices) {
-  for (uint64_t seed = 1000; seed < 1000 + CaseCount(50, 150) && !testing::Test::HasFailure(); ++seed) {
+  ForSeeds(1000, CaseCount(50, 150), [](uint64_t seed) {
     RunBoth(seed, 3 + static_cast<int>(seed % 17), 2 + static_cast<int>(seed % 3));
-  }
+  });
 }
 
 }  // namespace

@@ -7,10 +7,9 @@
 // XLAD_RANDOM_PROGRAMS=1 XLAD_SEED=S repeats the failure of seed S.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "absl/strings/str_cat.h"
 #include "base/testing/case_count.h"
+#include "compiler/testing/for_seeds.h"
 #include "compiler/testing/random_program.h"
 #include "compiler/testing/shrink.h"
 #include "hlo/text/text.h"
@@ -18,11 +17,6 @@
 
 namespace xlad {
 namespace {
-
-int Setting(const char* name, int otherwise) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? otherwise : std::atoi(value);
-}
 
 std::string Stage(const std::string& failure) { return failure.substr(0, failure.find(':')); }
 
@@ -32,7 +26,8 @@ void Check(Try run, const hlo::Module& module, const Case& test) {
   const auto fails = [&](const hlo::Module& candidate) {
     return Stage(InChild(run, candidate, test)) == Stage(failure);
   };
-  const std::unique_ptr<hlo::Module> small = compiler::Shrink(module, fails, Setting("XLAD_SHRINK", 400));
+  const auto tries = static_cast<int>(NumberFrom("XLAD_SHRINK", 400));
+  const std::unique_ptr<hlo::Module> small = compiler::Shrink(module, fails, tries);
   const testing::TestInfo* info = testing::UnitTest::GetInstance()->current_test_info();
   ADD_FAILURE() << "seed " << test.seed << ": " << failure << "\nAgain: XLAD_RANDOM_PROGRAMS=1 XLAD_SEED=" << test.seed
                 << " with --gtest_filter=" << info->test_suite_name() << "." << info->name() << "\nShrunk ("
@@ -40,29 +35,15 @@ void Check(Try run, const hlo::Module& module, const Case& test) {
                 << hlo::PrintText(*small);
 }
 
-// Runs `run` for each seed, until the number of failures reaches XLAD_FAILURES (default 1).
-template <typename F>
-void ForSeeds(uint64_t standard, uint64_t first, F&& run) {
-  first = static_cast<uint64_t>(Setting("XLAD_SEED", static_cast<int>(first)));
-  const int count = Setting("XLAD_RANDOM_PROGRAMS", static_cast<int>(standard)), most = Setting("XLAD_FAILURES", 1);
-  int failures = 0;
-  for (int i = 0; i < count && failures < most; ++i) {
-    run(first + static_cast<uint64_t>(i));
-    const testing::TestResult* result = testing::UnitTest::GetInstance()->current_test_info()->result();
-    failures = 0;
-    for (int p = 0; p < result->total_part_count(); ++p) failures += result->GetTestPartResult(p).failed();
-  }
-}
-
 TEST(RandomPrograms, OneDevice) {
-  ForSeeds(CaseCount(15, 40), 0, [](uint64_t seed) {
+  compiler::ForSeeds(0, CaseCount(15, 40), [](uint64_t seed) {
     const compiler::RandomModule made = compiler::RandomLocalProgram(seed, 3 + static_cast<int>(seed % 40), 1);
     Check(TryLocal, *made.module, {seed, *sharding::ParseMesh("x=1"), made.exactness, made.special});
   });
 }
 
 TEST(RandomPrograms, ManyDevices) {
-  ForSeeds(CaseCount(10, 20), 100'000, [](uint64_t seed) {
+  compiler::ForSeeds(100'000, CaseCount(10, 20), [](uint64_t seed) {
     const int devices = 2 + static_cast<int>(seed % 5);
     const compiler::RandomModule made = compiler::RandomLocalProgram(seed, 3 + static_cast<int>(seed % 25), devices);
     const sharding::Mesh mesh = *sharding::ParseMesh(absl::StrCat("x=", devices));
@@ -71,14 +52,14 @@ TEST(RandomPrograms, ManyDevices) {
 }
 
 TEST(RandomPrograms, Annotated) {
-  ForSeeds(CaseCount(15, 40), 200'000, [](uint64_t seed) {
+  compiler::ForSeeds(200'000, CaseCount(15, 40), [](uint64_t seed) {
     const compiler::RandomUserProgram made = compiler::RandomAnnotatedProgram(seed, 3 + static_cast<int>(seed % 30));
     Check(TryAnnotated, *made.program.module, {seed, made.mesh, made.program.exactness, made.program.special});
   });
 }
 
 TEST(RandomPrograms, Manual) {
-  ForSeeds(CaseCount(12, 30), 300'000, [](uint64_t seed) {
+  compiler::ForSeeds(300'000, CaseCount(12, 30), [](uint64_t seed) {
     const compiler::RandomUserProgram made =
         compiler::RandomAnnotatedProgram(seed, 3 + static_cast<int>(seed % 20), true);
     Check(TryAnnotated, *made.program.module, {seed, made.mesh, made.program.exactness, made.program.special});

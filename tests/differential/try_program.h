@@ -38,7 +38,7 @@ std::vector<hlo::Literal> LiteralsOf(const std::vector<tensor::Array>& arrays);
 using Try = absl::Status (*)(const hlo::Module&, const Case&);
 
 // Calls `run` on the module in a child process and returns its error message, or an empty text if it succeeded. A child
-// that does not end within a minute is killed.
+// that does not end within five minutes is killed.
 std::string InChild(Try run, const hlo::Module& module, const Case& test);
 
 }  // namespace xlad
