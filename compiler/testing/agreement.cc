@@ -38,6 +38,18 @@ bool OnlySelects(const hlo::Computation& reducer) {
   });
 }
 
+// Whether an instruction that is applied to the parts of a sum, and not to the sum, yields zeros of the same signs. A
+// negation does not: the negations of the parts 1 and -1 have the sum +0, but the negation of their sum is -0.
+bool KeepsSignsOfSums(const Instruction& instruction) {
+  switch (instruction.opcode()) {
+    case Opcode::kBroadcast: case Opcode::kCopy: case Opcode::kGetTupleElement: case Opcode::kReshape:
+    case Opcode::kSlice: case Opcode::kTranspose: case Opcode::kTuple:
+      return true;
+    default:
+      return IsAnnotation(instruction);
+  }
+}
+
 bool Adds(const hlo::Computation& reducer) {
   return std::ranges::any_of(reducer.instructions(), [](const auto& instruction) {
     return instruction->opcode() == Opcode::kAdd || instruction->opcode() == Opcode::kSubtract ||
@@ -50,16 +62,18 @@ bool Adds(const hlo::Computation& reducer) {
 Agreement RandomValues::InferAgreement(const Instruction& instruction) {
   Agreement operands = Agreement::kBits;
   for (const Instruction* operand : instruction.operands()) operands = std::max(operands, AgreementOf(operand));
+  if (operands == Agreement::kSums && !KeepsSignsOfSums(instruction)) operands = Agreement::kMagnitudes;
   if (MovesElements(instruction.opcode()) || IsAnnotation(instruction)) return operands;
   switch (instruction.opcode()) {
     case Opcode::kReduce: case Opcode::kReduceWindow: case Opcode::kScatter: case Opcode::kMap: {
       const hlo::Computation& reducer = *instruction.called()[0];
       if (OnlySelects(reducer)) return operands;
-      const bool split = options_.sums_split && Adds(reducer);
-      return std::max(operands, split ? Agreement::kMagnitudes : Agreement::kNumbers);
+      if (!options_.sums_split || !Adds(reducer)) return std::max(operands, Agreement::kNumbers);
+      const bool reduces = instruction.opcode() == Opcode::kReduce;
+      return std::max(operands, reduces ? Agreement::kSums : Agreement::kMagnitudes);
     }
     case Opcode::kAllReduce: case Opcode::kReduceScatter:
-      return Adds(*instruction.called()[0]) ? Agreement::kMagnitudes : std::max(operands, Agreement::kNumbers);
+      return std::max(operands, Adds(*instruction.called()[0]) ? Agreement::kSums : Agreement::kNumbers);
     case Opcode::kConvolution: case Opcode::kCustomCall: case Opcode::kDot: case Opcode::kFft:
       return Agreement::kMagnitudes;
     case Opcode::kSelectAndScatter:

@@ -55,9 +55,8 @@ uint64_t RandomBound(RandomValues& random, ElementType type) {
 
 uint64_t RandomStep(RandomValues& random, ElementType type) {
   switch (random.Below(4)) {
-    case 0:
-    case 1: return 1 + random.Below(3);
-    case 2: return (uint64_t{0} - 1 - random.Below(3)) & Mask(type);
+    case 0: return 1 + random.Below(3);
+    case 1: return (uint64_t{0} - 1 - random.Below(3)) & Mask(type);
     default: return random.random().Next() & Mask(type);
   }
 }

@@ -28,8 +28,8 @@ struct Weight {
   int weight;
 };
 constexpr Weight kFamilies[] = {{RandomElementwise, 4}, {RandomExact, 5},     {RandomShapeChange, 3},
-                                {RandomSlice, 2},       {RandomIndexed, 1},   {RandomReduction, 2},
-                                {RandomFold, 2},        {RandomContraction, 2}, {RandomOrder, 1}};
+                                {RandomSlice, 3},       {RandomIndexed, 2},   {RandomReduction, 3},
+                                {RandomFold, 3},        {RandomContraction, 2}, {RandomOrder, 1}};
 
 }  // namespace
 
@@ -59,7 +59,7 @@ Sample RandomControl::MakeValue(Builder& builder, const Pool& pool, int depth) {
     case 0: return depth < 2 ? While(builder, pool, depth) : Sample();
     case 1: return depth < 2 ? Conditional(builder, pool, depth) : Sample();
     case 2: return depth < 2 && OneIn(3) ? Call(builder, pool, depth) : extra_(builder, pool);
-    case 3: return options().library_calls && OneIn(8) ? RandomLinearAlgebra(*this, builder, pool)
+    case 3: return options().library_calls && OneIn(4) ? RandomLinearAlgebra(*this, builder, pool)
                                                        : extra_(builder, pool);
     default: break;
   }

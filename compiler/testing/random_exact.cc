@@ -13,6 +13,9 @@ bool IsPlain(ElementType type) { return tensor::IsFloating(type) || tensor::IsIn
 Sample Bitcast(RandomValues& random, Builder& builder, Sample x) {
   if (!IsPlain(x.type()) || !random.HasCertainBits(x)) return {};
   const ElementType type = random.OneIn(2) ? random.RandomInteger() : random.RandomFloat();
+  if (random.OneIn(3)) {  // All elements are equal. Passes move other elementwise instructions across such broadcasts.
+    x.array = builder.Full(x.array->shape(), random.FitDims(builder, x, {}).array);
+  }
   const int64_t from = tensor::ByteWidth(x.type()), to = tensor::ByteWidth(type);
   if (to > from && (x.ndim() == 0 || x.dims().back() != to / from)) {
     Dims sizes = x.dims(), map;
@@ -48,8 +51,8 @@ Sample FloatBinary(RandomValues& random, Builder& builder, const Sample& x, cons
 // The second operand of an operation on x: a value of the pool, x itself, an array of special values, or a constant for
 // which simplification has rules (0, -0, 1, ...).
 Sample Other(RandomValues& random, Builder& builder, const Sample& x, const Pool& pool) {
-  static constexpr double kConstants[] = {0.0, -0.0, 1.0, -1.0, 2.0, 0.5};
-  if (random.OneIn(3)) return {Splat(builder, x.array, random.OneOf(kConstants)), 2, 1, 0};
+  static constexpr double kConstants[] = {0.0, 0.0, -0.0, -0.0, 1.0, -1.0, 2.0, 0.5};
+  if (random.OneIn(2)) return {Splat(builder, x.array, random.OneOf(kConstants)), 2, 1, 0};
   if (random.OneIn(4)) return {random.SpecialConstant(builder, x.type(), x.dims()), kUnbounded, 0, 0};
   if (random.OneIn(6)) return x;
   return random.Fit(builder, random.Pick(pool), x.type(), x.dims());
@@ -65,10 +68,10 @@ Sample RandomExact(RandomValues& random, Builder& builder, const Pool& pool) {
                                    random.RandomDims(3)),
             kUnbounded, 0, 0};
   }
-  if (!tensor::IsFloating(x.type()) || !x.exact() || random.AgreementOf(x.array) == Agreement::kMagnitudes) return {};
+  if (!tensor::IsFloating(x.type()) || !x.exact() || random.AgreementOf(x.array) > Agreement::kNumbers) return {};
   if (random.OneIn(4)) return FloatUnary(random, builder, x);
   const Sample y = Other(random, builder, x, pool);
-  if (!y.exact() || random.AgreementOf(y.array) == Agreement::kMagnitudes) return {};
+  if (!y.exact() || random.AgreementOf(y.array) > Agreement::kNumbers) return {};
   if (!random.OneIn(5)) return FloatBinary(random, builder, x, y);
   const Sample condition = random.PickExact(pool);
   if (!condition) return {};

@@ -124,6 +124,20 @@ Sample TwoAtOnce(RandomValues& random, Builder& builder, const Sample& x, const 
                     {x.array, y.array, Initial(random, builder, x.type()), Initial(random, builder, y.type())});
 }
 
+// Element i along one dimension combines the elements up to i, or from i on. The padding of the windows has the initial
+// value.
+Instruction* CumulativeWindow(RandomValues& random, Builder& builder, const Sample& x, Instruction* init,
+                              Computation* reducer) {
+  hlo::Window window(x.dims().size());
+  hlo::WindowDimension& along = window[random.Below(x.ndim())];
+  along.size = x.dims()[&along - window.data()];
+  (random.OneIn(2) ? along.padding_low : along.padding_high) = along.size - 1;
+  auto reduce = std::make_unique<Instruction>(Opcode::kReduceWindow, Shape(x.type(), {}));
+  reduce->mutable_attributes().window = window;
+  reduce->mutable_called() = {reducer};
+  return Append(builder, std::move(reduce), {x.array, init});
+}
+
 // Reduces one integer array: by subtraction, to its last element, or by a commutative reducer with any initial value.
 Sample InOrder(RandomValues& random, Builder& builder, const Sample& x) {
   Computation* reducer = nullptr;
@@ -140,14 +154,18 @@ Sample InOrder(RandomValues& random, Builder& builder, const Sample& x) {
                                           Opcode::kMinimum, Opcode::kXor, Opcode::kAnd};
     reducer = hlo::ScalarReducer(&random.module(), random.OneOf(kOpcodes), x.type());
   }
-  return {builder.Reduce(x.array, Initial(random, builder, x.type()), SomeDimensions(random, x.ndim()), reducer)};
+  Instruction* init = Initial(random, builder, x.type());
+  if (random.OneIn(3) && x.array->shape().elements() > 0) {
+    return {CumulativeWindow(random, builder, x, init, reducer)};
+  }
+  return {builder.Reduce(x.array, init, SomeDimensions(random, x.ndim()), reducer)};
 }
 
 // Reduces over dimensions of size 1, so each element is combined only with the initial value. The result is exact for
 // any operation and any values.
 Sample OverUnitDimensions(RandomValues& random, Builder& builder, const Pool& pool) {
-  static constexpr Opcode kOpcodes[] = {Opcode::kSubtract, Opcode::kDivide,  Opcode::kAdd,
-                                        Opcode::kMultiply, Opcode::kMaximum, Opcode::kMinimum};
+  static constexpr Opcode kOpcodes[] = {Opcode::kAdd,    Opcode::kAdd,     Opcode::kSubtract, Opcode::kMultiply,
+                                        Opcode::kDivide, Opcode::kMaximum, Opcode::kMinimum};
   Sample x = random.Pick(pool);
   if (x.type() == ElementType::kPred || tensor::IsComplex(x.type()) || !random.HasCertainBits(x)) return {};
   Dims units;
@@ -170,16 +188,16 @@ Sample OverUnitDimensions(RandomValues& random, Builder& builder, const Pool& po
     Instruction* a = in.Parameter(0, Shape(x.type(), {}));
     reducer->set_root(in.Binary(opcode, in.Parameter(1, Shape(x.type(), {})), a));
   }
-  Instruction* init = random.options().specials && random.OneIn(3)
-                          ? random.SpecialConstant(builder, x.type(), {})
-                          : builder.Scalar(x.type(), random.OneIn(2) ? 0 : random.Below(11));
+  static constexpr double kInits[] = {0.0, 0.0, -0.0, 1.0, 5.0};
+  Instruction* init = random.options().specials && random.OneIn(4) ? random.SpecialConstant(builder, x.type(), {})
+                                                                   : builder.Scalar(x.type(), random.OneOf(kInits));
   return {builder.Reduce(x.array, init, units, reducer), kUnbounded, 0, 0};
 }
 
 }  // namespace
 
 Sample RandomFold(RandomValues& random, Builder& builder, const Pool& pool) {
-  if (random.OneIn(3)) return OverUnitDimensions(random, builder, pool);
+  if (random.OneIn(2)) return OverUnitDimensions(random, builder, pool);
   const Sample x = random.PickExact(pool);
   if (!x || x.ndim() == 0 || tensor::IsComplex(x.type()) || x.type() == ElementType::kPred) return {};
   if (tensor::IsFloating(x.type()) || random.OneIn(3)) return BestWithIndex(random, builder, x);

@@ -44,10 +44,15 @@ Pool Parameters(RandomControl& random, Builder& builder, std::vector<bool>* spec
   return pool;
 }
 
-// Makes the root a tuple of several values, some of which are aliased with a parameter.
+// Makes the root a tuple of several values of the pool, some of which are aliased with a parameter. If the option
+// all_results is set, all values that no instruction uses are among them.
 std::vector<Exactness> MakeRoot(RandomControl& random, Builder& builder, const Pool& pool) {
   hlo::Module& module = random.module();
   Pool results;
+  for (const Sample& value : pool) {
+    const bool is_unused = value.array->users().empty() && value.array->opcode() != Opcode::kParameter;
+    if (random.options().all_results && is_unused) results.push_back(value);
+  }
   for (int i = 2 + random.Below(4); i > 0; --i) results.push_back(random.Pick(pool));
   const std::vector<Instruction*> parameters = builder.computation()->parameters();
   for (size_t p = 0; p < parameters.size(); ++p) {
@@ -158,6 +163,7 @@ RandomModule RandomLocalProgram(uint64_t seed, int instructions, int devices) {
   int64_t channels = 0;
   RandomControl::Options options;
   options.specials = random->Below(2) == 0;
+  options.all_results = random->Below(2) == 0;
   RandomControl control(module.get(), random.get(), options, [&](Builder& builder, const Pool& pool) {
     return devices > 1 ? RandomCollective(*self, builder, pool, RandomGroups(*self, devices), ++channels) : Sample();
   });
@@ -186,6 +192,7 @@ RandomUserProgram RandomAnnotatedProgram(uint64_t seed, int instructions, bool m
   int64_t channels = 0;
   RandomControl::Options options;
   options.specials = random->Below(2) == 0;
+  options.all_results = true;
   options.sums_split = true;
   options.library_calls = !manual;
   RandomControl control(module.get(), random.get(), options, [&](Builder& builder, const Pool& pool) {

@@ -31,6 +31,14 @@ Sample Rounded(Sample sum, double terms, double unit) {
   return sum;
 }
 
+// Zeros of one sign that are computed from the finite values `x`.
+Sample ZerosFrom(RandomValues& random, Builder& builder, const Sample& x) {
+  Instruction* zero = Splat(builder, x.array, random.OneIn(2) ? 0.0 : -0.0);
+  Instruction* zeros = builder.Binary(Opcode::kMultiply, builder.Unary(Opcode::kAbs, x.array), zero);
+  random.SetAgreement(zeros, Agreement::kBits);
+  return {zeros};
+}
+
 Sample Reduce(RandomValues& random, Builder& builder, Sample x) {
   Dims dimensions;
   double terms = 1;
@@ -59,7 +67,9 @@ Sample Reduce(RandomValues& random, Builder& builder, Sample x) {
     return {builder.Reduce(x.array, builder.Scalar(type, init), dimensions, reducer)};
   }
   Computation* reducer = hlo::ScalarReducer(&random.module(), Opcode::kAdd, type);
-  Instruction* sum = builder.Reduce(x.array, builder.Scalar(type, random.OneIn(4) ? 2 : 0), dimensions, reducer);
+  static constexpr double kInits[] = {0.0, -0.0, -0.0, 2.0};
+  if (tensor::IsFloating(type) && random.OneIn(3)) x = ZerosFrom(random, builder, x);  // Only such sums can be -0.
+  Instruction* sum = builder.Reduce(x.array, builder.Scalar(type, random.OneOf(kInits)), dimensions, reducer);
   Sample result = SumOf(x, sum, terms);
   result.bound += 2;
   return Rounded(result, terms, RoundingOf(type));

@@ -103,11 +103,13 @@ Sample RandomSlice(RandomValues& random, Builder& builder, const Pool& pool) {
     }
     return Like(x, builder.Slice(x.array, start, limit, stride));
   }
-  const ElementType type = random.OneIn(2) ? ElementType::kS32 : random.RandomInteger();
+  static constexpr ElementType kTypes[] = {ElementType::kS32, ElementType::kS32, ElementType::kU32, ElementType::kU64};
+  const ElementType type = random.OneIn(2) ? random.OneOf(kTypes) : random.RandomInteger();
+  const Pool* const indices = random.OneIn(2) ? nullptr : &pool;  // Passes replace slices at constant indices.
   std::vector<Instruction*> starts;
   Dims sizes;
   for (int64_t size : x.dims()) {
-    starts.push_back(random.Index(builder, pool, type, size));
+    starts.push_back(random.Index(builder, indices, type, size));
     sizes.push_back(size == 0 || random.OneIn(3) ? size : 1 + random.Below(size));
   }
   if (random.OneIn(2)) return Like(x, builder.DynamicSlice(x.array, starts, sizes));
@@ -158,15 +160,18 @@ Sample Gather(RandomValues& random, Builder& builder, Sample x, const Pool& pool
   return Like(x, Append(builder, std::move(gather), {x.array, index}));
 }
 
-// Updates along one dimension, combined by a reducer. A reducer that overwrites gets unique indices, because the order
-// of updates is not defined.
+// Updates along one dimension or two, combined by a reducer. A reducer that overwrites gets unique indices, because the
+// order of updates is not defined.
 Sample Scatter(RandomValues& random, Builder& builder, Sample x, const Pool& pool) {
   const int64_t n = x.ndim(), along = random.Below(n);
   int64_t count = 1 + random.Below(7);
   static constexpr Opcode kReducers[] = {Opcode::kAdd, Opcode::kAdd, Opcode::kMaximum, Opcode::kMinimum};
   const bool overwrite = !x.finite() || random.OneIn(5), logical = x.type() == ElementType::kPred;
   if (overwrite) count = std::min(count, x.dims()[along]);
+  const bool two = !overwrite && n >= 2 && random.OneIn(2);  // An index vector has two components.
+  const int64_t second_along = (along + 1) % n;
   Dims updates = x.dims();
+  if (two) updates[second_along] = std::min<int64_t>(updates[second_along], 1 + random.Below(2));
   updates.erase(updates.begin() + along);
   hlo::ScatterDimensions s;
   const bool last = random.OneIn(2);
@@ -174,6 +179,7 @@ Sample Scatter(RandomValues& random, Builder& builder, Sample x, const Pool& poo
   for (int64_t d = 0; d + 1 < n; ++d) s.update_window_dims.push_back(last ? d : d + 1);
   s.inserted_window_dims = {along};
   s.scatter_dims_to_operand_dims = {along};
+  if (two) s.scatter_dims_to_operand_dims = random.OneIn(2) ? Dims{along, second_along} : Dims{second_along, along};
   s.index_vector_dim = 1;
   auto scatter = std::make_unique<Instruction>(Opcode::kScatter, x.array->shape());
   scatter->mutable_attributes().scatter = s;
@@ -191,7 +197,7 @@ Sample Scatter(RandomValues& random, Builder& builder, Sample x, const Pool& poo
     const Sample u = random.Fit(builder, random.Pick(pool), x.type(), updates);
     return JoinOf(x, u, Append(builder, std::move(scatter), {x.array, index, u.array}));
   }
-  Instruction* index = IndexArray(random, builder, pool, {count});
+  Instruction* index = IndexArray(random, builder, pool, two ? Dims{count, 2} : Dims{count});
   scatter->mutable_called() = {hlo::ScalarReducer(&random.module(), opcode, x.type())};
   const Sample u = random.FiniteOperand(builder, pool, x.type(), updates);
   Instruction* made = Append(builder, std::move(scatter), {x.array, index, u.array});

@@ -115,8 +115,8 @@ Sample RandomValues::FiniteOperand(Builder& builder, const Pool& pool, ElementTy
   return value ? Fit(builder, value, type, dims) : FreshArray(builder, type, dims);
 }
 
-Instruction* RandomValues::Index(Builder& builder, const Pool& pool, ElementType type, int64_t size) {
-  const Sample start = PickExact(pool);
+Instruction* RandomValues::Index(Builder& builder, const Pool* pool, ElementType type, int64_t size) {
+  const Sample start = pool == nullptr ? Sample() : PickExact(*pool);
   if (start && OneIn(2)) return Fit(builder, start, type, {}).array;
   if (options_.specials && OneIn(2)) return SpecialConstant(builder, type, {});
   return IntegerScalar(builder, type, static_cast<uint64_t>(Below(size + 2)) - (tensor::IsSigned(type) ? 1 : 0));

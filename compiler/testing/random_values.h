@@ -69,9 +69,11 @@ class RandomValues {
  public:
   struct Options {
     bool specials = false;  // Whether to use special constants and sizes: NaN, -0, INT_MIN, dimensions of size 0.
-    // Whether several devices may compute parts of a sum. Then the sign of a zero sum is not determined.
+    // Whether several devices may compute parts of a sum. Then the sign of a zero is determined in the sum, but not in
+    // values that are computed from it.
     bool sums_split = false;
     bool library_calls = false;  // Whether to use calls to LAPACK routines.
+    bool all_results = false;    // Whether every value that no instruction uses is a result of the program.
   };
   RandomValues(hlo::Module* module, Random* random, Options options)
       : module_(*module), random_(*random), options_(options) {}
@@ -103,8 +105,8 @@ class RandomValues {
   // An operand of this type and these sizes, which is adapted from a finite value of the pool if there is one.
   Sample FiniteOperand(hlo::Builder& builder, const Pool& pool, hlo::ElementType type, const hlo::Dims& dims);
   // A scalar integer of the given type for use as an index: a constant, which may be out of bounds or extreme, or a
-  // value of the pool.
-  hlo::Instruction* Index(hlo::Builder& builder, const Pool& pool, hlo::ElementType type, int64_t size);
+  // value of the pool if it is not null.
+  hlo::Instruction* Index(hlo::Builder& builder, const Pool* pool, hlo::ElementType type, int64_t size);
   // A constant of special values: one scalar in all elements or, if the array is small, possibly a random one in each.
   hlo::Instruction* SpecialConstant(hlo::Builder& builder, hlo::ElementType type, const hlo::Dims& dims);
 

@@ -25,14 +25,17 @@ absl::Status Named(absl::string_view stage, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(stage, ": ", std::string(status.message())));
 }
 
-absl::StatusOr<Executable> CompileModule(const hlo::Module& module, const sharding::Mesh& mesh,
+absl::StatusOr<Executable> CompileModule(const hlo::Module& module, const sharding::Mesh& mesh, uint64_t seed,
                                          CompileRequest request = {}) {
   XLAD_ASSIGN_OR_RETURN(*request.mutable_partitioned_module(), hlo::SerializeProto(module));
   for (const sharding::Axis& axis : mesh.axes()) {
     request.add_mesh()->set_name(axis.name);
     request.mutable_mesh(request.mesh_size() - 1)->set_size(axis.size);
   }
-  return compiler::Compile(request);
+  compiler::CompileOptions options;
+  options.quick = seed % 2 == 1;  // Half of the programs are compiled quickly, which takes less time.
+  XLAD_ASSIGN_OR_RETURN(compiler::CompileResult result, compiler::CompileWithListings(request, options, false));
+  return std::move(result.executable);
 }
 
 }  // namespace
@@ -60,7 +63,7 @@ absl::Status TryLocal(const hlo::Module& module, const Case& test) {
   if (overlaps) request.mutable_policy()->set_overlap(CompilePolicy::ALWAYS);
   // A fifth of the programs run op by op: no instructions are fused, and no collectives are combined.
   if (test.seed % 5 == 4) request.mutable_policy()->set_op_by_op(true);
-  const auto executable = CompileModule(module, test.mesh, std::move(request));
+  const auto executable = CompileModule(module, test.mesh, test.seed, std::move(request));
   XLAD_RETURN_IF_ERROR(Named("compile", executable.status()));
   const auto results = RunOnDevices(*executable, inputs, overlaps ? 2 : 1);
   XLAD_RETURN_IF_ERROR(Named("run", results.status()));
@@ -118,7 +121,7 @@ void FillEntry(const sharding::Mesh& mesh, const tensor::Shape& shape, const sha
   }
 }
 
-absl::StatusOr<Executable> CompileProgram(const sharding::PartitionedProgram& program) {
+absl::StatusOr<Executable> CompileProgram(const sharding::PartitionedProgram& program, uint64_t seed) {
   CompileRequest request;
   for (size_t p = 0; p < program.parameter_shapes.size(); ++p) {
     FillEntry(program.mesh, program.parameter_shapes[p], program.parameters[p], request.add_parameters());
@@ -126,7 +129,7 @@ absl::StatusOr<Executable> CompileProgram(const sharding::PartitionedProgram& pr
   for (size_t r = 0; r < program.result_shapes.size(); ++r) {
     FillEntry(program.mesh, program.result_shapes[r], program.results[r], request.add_results());
   }
-  return CompileModule(*program.variants[0].module, program.mesh, std::move(request));
+  return CompileModule(*program.variants[0].module, program.mesh, seed, std::move(request));
 }
 
 }  // namespace
@@ -145,7 +148,7 @@ absl::Status TryAnnotated(const hlo::Module& module, const Case& test) {
   XLAD_RETURN_IF_ERROR(Named("evaluate partitioned", evaluated.status()));
   XLAD_RETURN_IF_ERROR(Named("compare partitioned",
                              compiler::CompareResults(ArraysOf(*evaluated), expected, test.exactness)));
-  const auto executable = CompileProgram(program);
+  const auto executable = CompileProgram(program, test.seed);
   XLAD_RETURN_IF_ERROR(Named("compile", executable.status()));
   DeviceArrays local;
   for (const std::vector<hlo::Literal>& shards : sharding::ShardInputs(program, inputs)) {
