@@ -64,7 +64,7 @@ absl::Status Try(const RandomModule& made, uint64_t seed, std::set<std::string>*
 
 TEST(PassByPass, KeepsTheResults) {
   std::set<std::string> changing;
-  ForSeeds(5000, CaseCount(200, 600), [&](uint64_t seed) {
+  ForSeeds(5000, CaseCount(150, 600), [&](uint64_t seed) {
     const int devices = seed % 3 == 0 ? 2 + static_cast<int>(seed % 4) : 1;
     const RandomModule made = RandomLocalProgram(seed, 3 + static_cast<int>(seed % 23), devices);
     const absl::Status status = Try(made, seed + 1, &changing);

@@ -79,7 +79,7 @@ void ExpectSameBits(uint64_t seed, int instructions, int devices, int* quick_pro
 }
 
 TEST(QuickCode, OneDevice) {
-  const uint64_t cases = CaseCount(60, 1000);
+  const uint64_t cases = CaseCount(40, 1000);
   int quick_programs = 0;
   for (uint64_t seed = 0; seed < cases && !HasFailure(); ++seed) {
     ExpectSameBits(seed, 3 + static_cast<int>(seed % 40), 1, &quick_programs);
@@ -88,7 +88,7 @@ TEST(QuickCode, OneDevice) {
 }
 
 TEST(QuickCode, ManyDevices) {
-  const uint64_t cases = CaseCount(20, 200);
+  const uint64_t cases = CaseCount(12, 200);
   int quick_programs = 0;
   for (uint64_t seed = 0; seed < cases && !HasFailure(); ++seed) {
     ExpectSameBits(500'000 + seed, 3 + static_cast<int>(seed % 25), 2 + static_cast<int>(seed % 4), &quick_programs);
