@@ -100,20 +100,11 @@ build release
 wait $python_setup || { cat build/python.log; exit 1; }
 
 step "release: tests"
-# Many of these tests wait for processes, and run alone. The compiler uses the cores meanwhile, at idle priority. If its
-# build fails, the same build fails again below.
-build_at_idle_priority() {
-  chrt --idle --pid 0 $BASHPID
-  build_with_sanitizers
-}
-start sanitizers build_at_idle_priority
-sanitizers=$!
 if $all; then export XLAD_ALL_CASES=1; fi
 run_tests release
 unset XLAD_ALL_CASES  # Programs with sanitizers are much slower.
-stop $sanitizers
 
-step "tsan, fuzz: the rest of the build"
+step "tsan, fuzz: build"
 build_with_sanitizers
 step "tsan: tests"
 run_with_sanitizer tsan "${tsan_tests[@]}"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs clang-tidy on at most 40 C++ sources (.cc) that have changed since this branch left its upstream branch. Without
+# Runs clang-tidy on at most 12 C++ sources (.cc) that have changed since this branch left its upstream branch. Without
 # an upstream branch, these are the sources that have changed since HEAD~1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 base=$(git merge-base HEAD '@{upstream}' 2>/dev/null || git rev-parse -q --verify HEAD~1 || true)
 if [[ -n "$base" ]]; then
-  mapfile -t files < <(git diff --name-only --diff-filter=d "$base" -- '*.cc' | head -40)
+  mapfile -t files < <(git diff --name-only --diff-filter=d "$base" -- '*.cc' | head -12)
 else
   files=()
 fi
