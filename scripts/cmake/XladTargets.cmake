@@ -20,7 +20,7 @@ endif()
 set(CMAKE_CXX_COMPILE_OPTIONS_PIE "-fPIC")
 # Tests are not optimized: they spend their time in the libraries, and compiling them without optimization takes half as
 # long.
-set(test_options $<$<CONFIG:Release>:-O0>)
+set(test_options -O0)
 set(pch_folder ${CMAKE_CURRENT_LIST_DIR})
 function(xlad_precompiled_header name)
   add_library(${name} OBJECT ${pch_folder}/pch.cc)
