@@ -43,7 +43,7 @@ CompileResult CompileText(const std::string& text, ObjectCache* objects) {
 TEST(ObjectCache, RandomProgramsHaveTheSameCodeWithEveryCache) {
   MemoryObjects objects;
   int64_t reused = 0;
-  for (uint64_t seed = 0; seed < CaseCount(40, 200); ++seed) {
+  for (uint64_t seed = 0; seed < CaseCount(16, 200); ++seed) {
     const RandomModule made = RandomLocalProgram(seed, 3 + static_cast<int>(seed % 25), seed % 3 == 0 ? 4 : 1);
     const CompileRequest request = RequestFor(*made.module);
     const CompileResult plain = CompileWith(request, nullptr);

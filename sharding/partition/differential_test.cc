@@ -466,7 +466,7 @@ class Differential : public testing::TestWithParam<PartitionedCase> {};
 
 TEST_P(Differential, PartitionedEqualsSource) {
   for (const char* mesh : kMeshes) {
-    for (uint64_t seed = 1; seed <= CaseCount(12, 40); ++seed) {
+    for (uint64_t seed = 1; seed <= CaseCount(6, 40); ++seed) {
       RunOne(GetParam(), mesh, seed);
       if (HasFailure()) return;
     }
