@@ -41,8 +41,9 @@ TEST(LastState, AJobWhoseLastStateIsRefusedFails) {
       for (const int64_t connection : {1, 2}) cluster.Shard(connection, job, 1000);
     }
     refuse();
-    for (const char* words : {"cannot be stored yet", "/ckpt/x: Permission denied; the job fails if that remains",
-                              "make file:/ckpt a folder that all workers and the coordinator can write"}) {
+    for (const char* words :
+         {"cannot be stored yet", "/ckpt/x: Permission denied; the job fails if this error persists",
+          "make file:/ckpt a folder that all workers and the coordinator can write"}) {
       EXPECT_THAT(cluster.coordinator().Why(JobId(job))->text(), HasSubstr(words));
     }
     cluster.RunFor(30'000, {1, 2});
@@ -87,7 +88,7 @@ TEST(LastState, AJobWhoseStateAtAStopIsRefusedFails) {
     refuse();
     for (const std::string& words : {absl::StrCat("stops before step ", step, ", and the state there cannot be stored"),
                                      std::string("is drained; 0 of 2 workers have stopped"),
-                                     std::string("/ckpt/x: Permission denied; the job fails if that remains"),
+                                     std::string("/ckpt/x: Permission denied; the job fails if this error persists"),
                                      std::string("can write; the state is stored then")}) {
       EXPECT_THAT(cluster.coordinator().Why(JobId(job))->text(), HasSubstr(words));
     }
@@ -116,7 +117,7 @@ TEST(LastState, ACoordinatorThatDoesNotAcceptTheStateIsNotWaitedFor) {
     cluster.CommitCheckpoint(job, 40);
     FailShard(&cluster, job, 1000, error, /*must_be_stored=*/true);
     const std::string why = cluster.coordinator().Why(JobId(job))->text();
-    EXPECT_THAT(why, HasSubstr(absl::StrCat(std::string(error.message()), "; the job fails if that remains")));
+    EXPECT_THAT(why, HasSubstr(absl::StrCat(std::string(error.message()), "; the job fails if this error persists")));
     EXPECT_THAT(why, HasSubstr("remove the cause that the evidence names; the last state is stored then"));
     EXPECT_THAT(why, Not(HasSubstr("data folder")));
     cluster.RunFor(61'000, {1, 2});

@@ -168,8 +168,8 @@ void ExplainUnstored(const Context& context, const Job& job, const Attempt& atte
                              " cannot store its part: ", unstored.error);
     if (unstored.refused_ns < 0) continue;
     const int64_t left_ns = unstored.refused_ns + context.options.refused_state_ms * kNsPerMs - context.now_ns;
-    absl::StrAppend(evidence, "; the job fails if that remains so for ", std::max<int64_t>(0, left_ns) / kNsPerSecond,
-                    " s more");
+    absl::StrAppend(evidence, "; the job fails if this error persists for ",
+                    std::max<int64_t>(0, left_ns) / kNsPerSecond, " s more");
   }
 }
 
