@@ -9,6 +9,7 @@
 #include "compiler/analysis/score_space.h"
 #include "hlo/analysis/counts.h"
 #include "hlo/analysis/leaves.h"
+#include "hlo/analysis/window.h"
 #include "tensor/small_float.h"
 
 namespace xlad::compiler {
@@ -196,15 +197,11 @@ bool HasVectorsOfGroups(const Instruction& product) {
   return n.output_feature == last && n.kernel_output_feature == last && InputDimensionOfGroups(product) == last;
 }
 
-bool HasNoWindow(const hlo::WindowDimension& d) {
-  return d.size == 1 && d.stride == 1 && d.padding_low == 0 && d.padding_high == 0 && d.base_dilation == 1;
-}
-
 bool HasVectorsOfColumns(const Instruction& select_and_scatter) {
   constexpr int64_t kMinColumns = 8;
   const tensor::Dims& sizes = select_and_scatter.operand(1)->shape().dims();
   return sizes.size() >= 2 && sizes.back() >= kMinColumns &&
-         HasNoWindow(select_and_scatter.attributes().window->back());
+         hlo::HasNoWindow(select_and_scatter.attributes().window->back());
 }
 
 double EstimateNs(const Instruction& root) {

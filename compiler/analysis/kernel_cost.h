@@ -27,9 +27,6 @@ int64_t InputDimensionOfGroups(const hlo::Instruction& depthwise);
 // library ops.
 bool HasVectorsOfGroups(const hlo::Instruction& product);
 
-// Whether the index along a dimension of a select-and-scatter or reduce-window is the same in the operand and in the
-// result: each window has one element along it.
-bool HasNoWindow(const hlo::WindowDimension& dimension);
 // Whether the last dimension of a select-and-scatter has no windows and at least 8 elements, as the channels of
 // channels-last images. CPU kernels compute vectors of it.
 bool HasVectorsOfColumns(const hlo::Instruction& select_and_scatter);

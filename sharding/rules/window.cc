@@ -1,4 +1,6 @@
 // Rules of sliding windows: reduce-window, select-and-scatter, convolution.
+#include "hlo/analysis/window.h"
+
 #include <algorithm>
 
 #include "sharding/rules/rules.h"
@@ -59,8 +61,7 @@ void AddSpatialFactors(const hlo::Instruction& instruction, int64_t s, RuleBuild
     rule->Operand(1, dims.kernel_spatial[s], factor);
     return;
   }
-  const bool pointwise = kernel == 1 && input == output && w.stride == 1 && w.padding_low == 0 && w.padding_high == 0 &&
-                         w.base_dilation == 1;
+  const bool pointwise = kernel == 1 && input == output && hlo::HasNoWindow(w);
   const int factor =
       rule->Add(std::max(input, output), pointwise ? FactorKind::kPassThrough : FactorKind::kPermutation);
   rule->Operand(0, dims.input_spatial[s], factor);

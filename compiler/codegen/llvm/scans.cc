@@ -5,6 +5,7 @@
 #include "compiler/codegen/llvm/kernel.h"
 #include "compiler/codegen/llvm/reducer.h"
 #include "compiler/codegen/llvm/scalar_ops.h"
+#include "hlo/analysis/window.h"
 
 namespace xlad::compiler {
 namespace {
@@ -126,7 +127,7 @@ namespace {
 std::vector<size_t> OwnDimsOf(const hlo::Window& window) {
   std::vector<size_t> own;
   for (size_t d = 0; d < window.size(); ++d) {
-    if (HasNoWindow(window[d])) own.push_back(d);
+    if (hlo::HasNoWindow(window[d])) own.push_back(d);
   }
   return own;
 }
