@@ -122,6 +122,8 @@ absl::StatusOr<Planned> Plan(std::unique_ptr<Module> module, const CompileReques
   const bool is_cpu = !IsGpu(request.target()) && request.target().chip().empty();
   planned.context.is_cpu = is_cpu;
   planned.context.attention = changes.fuses_all_attention ? AttentionChoice::kAlways : options.attention;
+  // A simulated chip computes the products of an attention as separate steps.
+  if (!request.target().chip().empty()) planned.context.attention = AttentionChoice::kNever;
   planned.context.attention_costs = &costs;
   // gpu_sim has only the libraries of the CPU.
   planned.context.uses_cublaslt =
@@ -129,13 +131,9 @@ absl::StatusOr<Planned> Plan(std::unique_ptr<Module> module, const CompileReques
   PipelineOptions pipeline;
   pipeline.dump_directory = request.dump_directory();
   pipeline.verify = options.verify;
-  // A simulated chip computes the products of an attention as separate steps.
-  if (!request.target().chip().empty()) pipeline.without = {"fuse-attention"};
   if (policy.op_by_op()) {
     pipeline.without = {"combine-collectives", "fuse-attention", "fuse", "fuse-rows", "fuse-sibling-reductions"};
   }
-  // The limits of this pass are those of a CPU's caches. Elsewhere, fewer and larger kernels have not been measured.
-  if (!is_cpu) pipeline.without.push_back("fuse-sibling-reductions");
   // Only the library ops of CPUs read packed operands in place, stored operands have not been measured elsewhere, and
   // op-by-op execution is a baseline.
   planned.context.keeps_loops_small = !is_cpu || policy.op_by_op() || changes.keeps_loops_small;

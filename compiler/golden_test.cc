@@ -99,6 +99,24 @@ std::string TestName(const testing::TestParamInfo<std::string>& info) {
 INSTANTIATE_TEST_SUITE_P(Passes, Golden, testing::ValuesIn(Files()), TestName);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Golden);  // Tests may be listed in any folder.
 
+TEST(FuseSiblingReductions, ChangesOnlyProgramsForCpus) {
+  const auto text = RealFileSystem().Read(JoinPath(kFolder, "fuse-sibling-reductions.hlo"));
+  ASSERT_TRUE(text.ok()) << text.status();
+  const std::string first = std::vector<std::string>(absl::StrSplit(*text, kCase)).at(1);
+  const std::string input = first.substr(first.find('\n'), first.find(kArrow) - first.find('\n'));
+  for (const bool is_cpu : {false, true}) {
+    const auto module = hlo::ParseText(input);
+    ASSERT_TRUE(module.ok()) << module.status();
+    const std::string before = hlo::PrintText(**module);
+    PassContext context;
+    context.is_cpu = is_cpu;
+    PipelineOptions options;
+    options.only = {"fuse-sibling-reductions"};
+    ASSERT_TRUE(RunPipeline(**module, context, options, nullptr).ok());
+    EXPECT_EQ(hlo::PrintText(**module) != before, is_cpu);
+  }
+}
+
 TEST(GoldenFiles, AreFound) { EXPECT_FALSE(Files().empty()) << "run the test in the root of the source tree"; }
 
 }  // namespace

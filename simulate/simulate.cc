@@ -1,7 +1,5 @@
 #include "simulate/simulate.h"
 
-#include <set>
-
 #include "absl/strings/str_cat.h"
 #include "compiler/analysis/donation.h"
 #include "compiler/buffers/buffer_assignment.h"
@@ -11,24 +9,17 @@
 namespace xlad::simulate {
 namespace {
 
-// Passes that a prediction does not need, or that do not run for chips. The first one proves a property that does not
-// affect the time. The second one replaces convolutions with ops of a library for CPUs, and the third one does the same
-// for attention. The limits of the last one are those of a CPU's caches.
-const std::set<std::string>& OmittedPasses() {
-  static const auto* const names = new std::set<std::string>{"check-uniform-conditions", "lower-convolutions",
-                                                             "fuse-attention", "fuse-sibling-reductions"};
-  return *names;
-}
-
 absl::Status RunPasses(hlo::Module* module, int64_t devices) {
   compiler::PassContext context;
   context.devices = devices;
   context.is_cpu = false;
   context.keeps_loops_small = true;  // Only the library of CPUs reads packed operands.
+  // A chip computes the products of an attention as separate steps.
+  context.attention = compiler::AttentionChoice::kNever;
   compiler::PipelineOptions options;
-  for (const compiler::PassEntry& pass : compiler::PassTable()) {
-    if (!OmittedPasses().contains(pass.name)) options.only.emplace_back(pass.name);
-  }
+  // The first pass proves a property that does not affect the time. The second one replaces convolutions with dots, but
+  // the model times convolutions.
+  options.without = {"check-uniform-conditions", "lower-convolutions"};
   return compiler::RunPipeline(*module, context, options, nullptr);
 }
 
