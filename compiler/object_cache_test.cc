@@ -103,6 +103,29 @@ ENTRY e {
   EXPECT_LE(result.compiled_objects, 1);
 }
 
+// Two kernels of the loop's body have equal code, although their arrays have other dimensions. The arrays are so large
+// that the kernels are called by the loop's program, and not inlined into it.
+TEST(ObjectCache, EqualKernelsOfALoopAreCompiledOnce) {
+  const std::string text = R"(HloModule equal
+sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+cond { p = (s32[], f32[128,512], f32[512,128]) parameter(0) i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(300) ROOT c = pred[] compare(i, n), direction=LT }
+body { p = (s32[], f32[128,512], f32[512,128]) parameter(0) i = s32[] get-tuple-element(p), index=0
+  one = s32[] constant(1) j = s32[] add(i, one) zero = f32[] constant(0)
+  x = f32[128,512] get-tuple-element(p), index=1 y = f32[512,128] get-tuple-element(p), index=2
+  s = f32[] reduce(x, zero), dimensions={0,1}, to_apply=sum
+  t = f32[] reduce(y, zero), dimensions={0,1}, to_apply=sum
+  of_s = f32[512,128] broadcast(s), dimensions={} of_t = f32[128,512] broadcast(t), dimensions={}
+  next_x = f32[128,512] subtract(x, of_t) next_y = f32[512,128] subtract(y, of_s)
+  ROOT r = (s32[], f32[128,512], f32[512,128]) tuple(j, next_x, next_y) }
+ENTRY e { x = f32[128,512] parameter(0) y = f32[512,128] parameter(1) zero = s32[] constant(0)
+  t = (s32[], f32[128,512], f32[512,128]) tuple(zero, x, y)
+  ROOT w = (s32[], f32[128,512], f32[512,128]) while(t), condition=cond, body=body })";
+  MemoryObjects objects;
+  EXPECT_GT(CompileText(text, &objects).compiled_objects, 1);
+  EXPECT_EQ(CompileText(text, &objects).compiled_objects, 0);
+}
+
 // A loop on arrays of `size` elements. Its body has one op that differs.
 std::string Loop(int64_t size, const std::string& op) {
   return absl::StrReplaceAll(hlo::TestText("compiler/codegen/testdata/loop_of_two_ops.template"),

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "compiler/analysis/hlo_names.h"
 #include "compiler/codegen/in_threads.h"
 #include "compiler/codegen/llvm/cpu_emitter.h"
@@ -124,6 +125,7 @@ class CpuCode {
     const bool inlines = InlinesKernels(request);
     request.symbol = "program";
     std::map<size_t, std::string> names;
+    absl::flat_hash_set<std::string> declared;  // Kernels with equal code have the same symbol.
     absl::Status status;
     ForEachKernelStep(&request.steps, [&](KernelStep* step) {
       const size_t k = numbers_.at(step->symbol());
@@ -132,7 +134,7 @@ class CpuCode {
         KernelRequest kernel = program_.kernels[k];
         kernel.symbol = name->second = absl::StrCat("kernel", names.size());
         status.Update(emitter->EmitKernel(kernel).status());
-      } else if (is_new) {
+      } else if (is_new && declared.insert(name->second).second) {
         status.Update(emitter->DeclareKernel(name->second, step->buffers_size(), kernels_[k].facts));
       }
       step->set_symbol(name->second);
