@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/testing/case_count.h"
 #include "hlo/text/text.h"
 #include "tests/compiled/test_harness.h"
 
@@ -146,7 +147,7 @@ TEST(BlockedDot, RandomShapesOfAllTypes) {
   Batch batch;
   const Dims lines = {1, 4, 8, 9, 13, 33, 70, 131}, depths = {0, 1, 3, 8, 17, 64, 97, 131};
   for (const Types& types : kTypes) {
-    for (int i = 0; i < 5; ++i) {
+    for (uint64_t i = 0; i < CaseCount(3, 5); ++i) {
       const Dims sizes = {shapes.PickOf(lines), shapes.PickOf(lines), shapes.PickOf(depths)};
       const bool computed = shapes.Below(4) == 0 && types.lhs[0] != 'p' && types.lhs[0] != 'u';
       AddRandom(RandomDot(shapes, types, sizes, computed), types.tolerance, *shapes.random(), &batch);
@@ -261,7 +262,7 @@ TEST(BlockedDot, RaggedRowsAndDepth) {
   Batch batch;
   for (const char* const names : {"f64 f64 f64", "c64 c64 c64", "s8 s8 s32", "s32 s32 s32", "f8e5m2 f8e5m2 bf16",
                                   "f32 f32 f32"}) {
-    for (int i = 0; i < 12; ++i) AddRaggedDot(shapes, TypesNamed(names), i % 2 == 1, &batch);
+    for (uint64_t i = 0; i < CaseCount(8, 12); ++i) AddRaggedDot(shapes, TypesNamed(names), i % 2 == 1, &batch);
   }
   batch.Run();
 }

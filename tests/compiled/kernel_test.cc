@@ -101,10 +101,13 @@ TEST(Kernel, TransposesInAllOrders) {
       {"4,5,7,18", {"0,3,1,2", "0,2,3,1", "3,2,1,0", "2,3,0,1", "1,3,0,2", "0,2,1,3"}},
       {"2,3,4,5,6", {"4,2,0,1,3", "3,4,0,1,2", "1,0,4,3,2"}},
   };
+  // The number of permutations is odd, so every second one is tried for a type, and the others for the next type.
+  uint64_t number = 0;
   for (const char* type : {"f32", "bf16", "pred", "u8", "s4", "f64", "c64", "c128"}) {
     for (const auto& [from, permutations] : cases) {
       const std::vector<std::string> sizes = absl::StrSplit(from, ',');
       for (const std::string& permutation : permutations) {
+        if (number++ % CaseCount(2, 1) != 0) continue;
         std::vector<std::string> to;
         for (const absl::string_view d : absl::StrSplit(permutation, ',')) {
           to.push_back(sizes[d[0] - '0']);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/kernel_abi.h"
+#include "base/testing/case_count.h"
 #include "compiler/kernel/build_kernel.h"
 #include "compiler/kernel/candidate_schedules.h"
 #include "compiler/kernel/gpu_target.h"
@@ -189,6 +191,9 @@ absl::StatusOr<std::vector<Array>> RunEvaluated(const hlo::Module& module, const
 
 namespace {
 
+// The largest number of programs in a batch in which each is also compiled as one tile.
+constexpr size_t kFewCases = 6;
+
 struct Launch {
   std::string symbol;
   hlo::Shape result;
@@ -197,6 +202,27 @@ struct Launch {
   bool has_other_schedule = false;
   std::string schedule;  // Its text.
 };
+
+// Emits the kernel of `request` as about five tiles and, if `as_one_tile` is set and it can be divided, also as one.
+// Sets the request's kernel to that of five tiles. A kernel for GPUs can be divided only in one way.
+absl::Status EmitUsual(ObjectEmitter* emitter, bool as_one_tile, KernelRequest* request,
+                       std::vector<Launch>* launches) {
+  const std::string symbol = request->symbol;
+  const auto emit = [&](int64_t tiles) -> absl::Status {
+    request->symbol = absl::StrCat(symbol, "_", tiles);
+    request->wanted_tiles = tiles;
+    request->kernel = ScheduleFusion(*request->root, tiles);
+    XLAD_ASSIGN_OR_RETURN(const EmittedKernel kernel, emitter->EmitKernel(*request));
+    launches->push_back({request->symbol, request->root->shape(), kernel, request->in_place});
+    return absl::OkStatus();
+  };
+  if (IsGpu(emitter->target())) return emit(1);
+  XLAD_RETURN_IF_ERROR(emit(5));
+  const auto divided = request->kernel;
+  if (as_one_tile && launches->back().kernel.tiles > 1) XLAD_RETURN_IF_ERROR(emit(1));
+  request->kernel = divided;
+  return absl::OkStatus();
+}
 
 // Runs a kernel of a loaded executable.
 absl::StatusOr<std::vector<Array>> RunKernel(runtime::Device* device, const runtime::LoadedExecutable& loaded,
@@ -311,11 +337,13 @@ void Batch::Run() {
   RunOn(gpu);
 }
 
-std::vector<absl::StatusOr<ScheduledKernel>> Batch::OtherSchedules(const ScheduledKernel& usual, bool has_candidates) {
+std::vector<absl::StatusOr<ScheduledKernel>> Batch::OtherSchedules(const ScheduledKernel& usual, size_t number) {
   std::vector<absl::StatusOr<ScheduledKernel>> others = {RandomScheduled(usual.kernel, random_.get())};
-  if (!has_candidates) return others;
-  for (const KernelSchedule& schedule : CandidateSchedules(usual)) {
-    others.push_back(ApplySchedule(usual.kernel, schedule));
+  if (!cases_[number].has_candidates) return others;
+  const std::vector<KernelSchedule> candidates = CandidateSchedules(usual);
+  const size_t stride = std::clamp<size_t>(candidates.size(), 1, CaseCount(4, 1));
+  for (size_t i = number % stride; i < candidates.size(); i += stride) {
+    others.push_back(ApplySchedule(usual.kernel, candidates[i]));
   }
   return others;
 }
@@ -329,21 +357,16 @@ void Batch::RunOn(const Target& target) {
     modules.push_back(cases_[i].module->Clone());
     KernelRequest request;
     request.root = AsKernel(modules.back().get());
+    request.symbol = absl::StrCat("kernel", i);
     request.in_place = cases_[i].in_place;
-    for (const int64_t tiles : {1, 5}) {
-      request.symbol = absl::StrCat("kernel", i, "_", tiles);
-      request.wanted_tiles = tiles;
-      request.kernel = ScheduleFusion(*request.root, tiles);
-      const auto kernel = (*emitter)->EmitKernel(request);
-      ASSERT_TRUE(kernel.ok()) << kernel.status() << "\n" << cases_[i].text;
-      launches[i].push_back({request.symbol, request.root->shape(), *kernel, request.in_place});
-      if (IsGpu(target)) break;  // The kernel can be divided only in one way.
-    }
+    const bool as_one_tile = AllCases() || cases_.size() <= kFewCases || random_->Below(4) == 0;
+    const absl::Status emitted = EmitUsual(emitter->get(), as_one_tile, &request, &launches[i]);
+    ASSERT_TRUE(emitted.ok()) << emitted << "\n" << cases_[i].text;
     if (IsGpu(target)) continue;
     const bool has_schedules = request.kernel != nullptr && request.in_place.empty();
     ASSERT_TRUE(has_schedules || !cases_[i].has_candidates) << "no schedules to try\n" << cases_[i].text;
     if (!has_schedules) continue;
-    const auto others = OtherSchedules(*request.kernel, cases_[i].has_candidates);
+    const auto others = OtherSchedules(*request.kernel, i);
     ASSERT_TRUE(others.size() > 1 || !cases_[i].has_candidates) << "no candidates to try\n" << cases_[i].text;
     for (size_t other = 0; other < others.size(); ++other) {
       ASSERT_TRUE(others[other].ok()) << others[other].status() << "\n" << cases_[i].text;

@@ -33,10 +33,11 @@ absl::StatusOr<std::vector<tensor::Array>> RunEvaluated(const hlo::Module& modul
 tensor::Array RandomArray(Random& random, const tensor::Shape& shape, bool specials = false);
 
 // Programs that are compiled, run, and compared with the evaluator. All programs are compiled into one object file,
-// because one run of LLVM's pipeline costs more than one kernel in it. Each program is compiled as one tile and, if it
-// can be divided, as about five tiles. The tiles run on 1, 2, 3 and 7 threads, and the results must have the same bits.
-// If the program has a kernel (compiler/kernel/kernel.h) and no in-place pairs, it is also compiled for the CPU with a
-// random kernel schedule, which must not change bits. All programs are also compiled and run as code for GPUs
+// because one run of LLVM's pipeline costs more than one kernel in it. Each program is compiled as about five tiles if
+// it can be divided. A program of a small batch is also compiled as one tile, and so is a quarter of the programs of a
+// larger batch (all of them if AllCases). The tiles run on 1, 2, 3 and 7 threads, and the results must have the same
+// bits. If the program has a kernel (compiler/kernel/kernel.h) and no in-place pairs, it is also compiled for the CPU
+// with a random kernel schedule, which must not change bits. All programs are also compiled and run as code for GPUs
 // (gpu_sim). The entry of a program becomes one fusion, or stays one instruction if that instruction's operands are the
 // parameters.
 class Batch {
@@ -51,8 +52,9 @@ class Batch {
   void AddOn(const std::string& text, std::vector<tensor::Array> inputs, const hlo::Tolerance& tolerance = {});
   // In the program added last, each pair (result leaf, operand leaf) shares memory, as in KernelRequest::in_place.
   void InPlace(std::vector<std::pair<int, int>> pairs) { cases_.back().in_place = std::move(pairs); }
-  // The program added last is also compiled for the CPU with every schedule that `xlad tune` measures for its kernel,
-  // which must not change bits. Run fails if the program has no kernel, has in-place pairs, or has no such schedule.
+  // The program added last is also compiled for the CPU with the schedules that `xlad tune` measures for its kernel,
+  // which must not change bits: with every fourth one (all of them if AllCases), so that four programs of a batch use
+  // them all. Run fails if the program has no kernel, has in-place pairs, or has no such schedule.
   void WithCandidates() { cases_.back().has_candidates = true; }
   // Compiles, runs and compares all programs. Test failures contain the programs that differ.
   void Run();
@@ -67,8 +69,8 @@ class Batch {
     bool has_candidates = false;
   };
   std::vector<tensor::Array> RandomInputsOf(const hlo::Module& module, bool specials);
-  // A random schedule and, if `has_candidates` is set, all that `xlad tune` measures.
-  std::vector<absl::StatusOr<ScheduledKernel>> OtherSchedules(const ScheduledKernel& usual, bool has_candidates);
+  // A random schedule and, if the case with this number has candidates, its share of those that `xlad tune` measures.
+  std::vector<absl::StatusOr<ScheduledKernel>> OtherSchedules(const ScheduledKernel& usual, size_t number);
   // Compiles, runs and compares all programs for one target, whose code runs on this CPU.
   void RunOn(const Target& target);
   std::unique_ptr<Random> random_;
