@@ -332,42 +332,6 @@ TEST(Kernel, Convolutions) {
   batch.Run();
 }
 
-TEST(Kernel, SortsAndTopk) {
-  Batch batch;
-  for (const char* shape : {"17", "5,9", "1,3", "3,1", "64,2"}) {
-    for (const char* dimension : {"0", "1"}) {
-      if (dimension[0] == '1' && std::string(shape).find(',') == std::string::npos) continue;
-      batch.Add(Program(absl::StrCat("x = f32[", shape, "] parameter(0)\n ROOT r = f32[", shape,
-                                     "] sort(x), dimensions={", dimension, "}, is_stable=true, to_apply=LT")));
-    }
-  }
-  batch.Add(R"(HloModule m
-by_key {
-  a = s32[] parameter(0)
-  b = s32[] parameter(1)
-  x = f32[] parameter(2)
-  y = f32[] parameter(3)
-  ROOT r = pred[] compare(a, b), direction=GT
-}
-ENTRY e {
-  k = s32[4,40] parameter(0)
-  v = f32[4,40] parameter(1)
-  ROOT r = (s32[4,40], f32[4,40]) sort(k, v), dimensions={1}, is_stable=true, to_apply=by_key
-})");
-  for (const char* type : {"f32", "s32", "bf16", "u8"}) {
-    for (const char* largest : {"true", "false"}) {
-      batch.Add(absl::StrReplaceAll(R"(HloModule m
-ENTRY e {
-  x = $[3,19] parameter(0)
-  ROOT r = ($[3,4], s32[3,4]) topk(x), k=4, largest=%
-})",
-                                    {{"$", type}, {"%", largest}}),
-                {}, type[0] == 'f');
-    }
-  }
-  batch.Run();
-}
-
 TEST(Kernel, Scans) {
   Batch batch;
   for (const char* reverse : {"", ", is_reverse=true"}) {

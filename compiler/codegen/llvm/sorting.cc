@@ -1,4 +1,5 @@
-// Kernels for sort and topk in which one thread sorts row by row, by a stable bottom-up merge sort.
+// Kernels for sort and topk in which one thread sorts row by row: by a network (sort_network.h) if possible, otherwise
+// by a stable bottom-up merge sort.
 #include "compiler/codegen/llvm/sorting.h"
 
 #include <llvm/IR/Intrinsics.h>
@@ -10,6 +11,7 @@
 
 #include "base/powers_of_two.h"
 #include "compiler/codegen/llvm/convert_ops.h"
+#include "compiler/codegen/llvm/sort_network.h"
 
 namespace xlad::compiler {
 namespace {
@@ -175,9 +177,14 @@ void ForEachRow(KernelContext& kernel, Dims sizes, size_t along, const std::func
   });
 }
 
+std::optional<KeyOrder> NetworkOrder(const KernelContext& kernel, const Instruction& root) {
+  return kernel.vector_bytes() > 0 ? FindKeyOrder(root) : std::nullopt;
+}
+
 }  // namespace
 
 void EmitSort(KernelContext& kernel, const Instruction& root) {
+  if (const auto order = NetworkOrder(kernel, root)) return EmitSortNetwork(kernel, root, *order);
   Ir& ir = kernel.ir();
   const Dims sizes = kernel.outputs()[0].array.shape.dims;
   const size_t along = SortedDimension(root);
@@ -236,6 +243,8 @@ void EmitTopk(KernelContext& kernel, const Instruction& root) {
   const size_t along = SortedDimension(root);
   const int64_t count = sizes[along], k = kernel.outputs()[0].array.shape.dims[along];
   const bool is_few = k <= kFew && 4 * k <= count;
+  const auto order_of_keys = is_few ? std::nullopt : NetworkOrder(kernel, root);
+  if (order_of_keys) return EmitSortNetwork(kernel, root, *order_of_keys);
   DivideRows(kernel, sizes, along);
   const std::array<Positions, 2> arrays = {PositionsOfTile(kernel, count, is_few ? k : count),
                                            PositionsOfTile(kernel, count, is_few ? 0 : count)};

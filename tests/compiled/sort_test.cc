@@ -1,0 +1,154 @@
+// Sorts and topk, by merging and by a network (compiler/codegen/llvm/sort_network.h).
+#include <gtest/gtest.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "compiler/kernel/object_emitter.h"
+#include "hlo/text/text.h"
+#include "tests/compiled/test_harness.h"
+
+namespace xlad::compiler {
+namespace {
+
+std::string SortProgram(const std::string& type, const std::string& shape, int dimension) {
+  return Program(absl::StrCat("x = ", type, "[", shape, "] parameter(0)\n ROOT r = ", type, "[", shape,
+                              "] sort(x), dimensions={", dimension, "}, is_stable=true, to_apply=LT"),
+                 type);
+}
+
+std::string TopkProgram(const std::string& type, int64_t row, int64_t kept, bool largest) {
+  return absl::StrReplaceAll(
+      R"(HloModule m
+ENTRY e {
+  x = $[3,ROW] parameter(0)
+  ROOT r = ($[3,KEPT], s32[3,KEPT]) topk(x), k=KEPT, largest=LARGEST
+})",
+      {{"$", type}, {"ROW", absl::StrCat(row)}, {"KEPT", absl::StrCat(kept)}, {"LARGEST", largest ? "true" : "false"}});
+}
+
+// The comparator of jax.numpy.argsort: all zeros are equal, and so are all NaNs, which come last.
+std::string ArgsortProgram(const std::string& type, const std::string& shape, int dimension) {
+  return absl::StrReplaceAll(R"(HloModule m
+before {
+  i = s32[] parameter(2)
+  j = s32[] parameter(3)
+  x = $[] parameter(0)
+  y = $[] parameter(1)
+  nan = $[] constant(nan)
+  zero = $[] constant(0)
+  x_nan = pred[] compare(x, x), direction=NE
+  x_zero = pred[] compare(x, zero), direction=EQ
+  x_or_zero = $[] select(x_zero, zero, x)
+  x_key = $[] select(x_nan, nan, x_or_zero)
+  y_nan = pred[] compare(y, y), direction=NE
+  y_zero = pred[] compare(y, zero), direction=EQ
+  y_or_zero = $[] select(y_zero, zero, y)
+  y_key = $[] select(y_nan, nan, y_or_zero)
+  ROOT r = pred[] compare(x_key, y_key), direction=LT, type=TOTALORDER
+}
+ENTRY e {
+  x = $[SHAPE] parameter(0)
+  i = s32[SHAPE] iota(), iota_dimension=DIM
+  ROOT r = ($[SHAPE], s32[SHAPE]) sort(x, i), dimensions={DIM}, is_stable=true, to_apply=before
+})",
+                             {{"$", type}, {"SHAPE", shape}, {"DIM", absl::StrCat(dimension)}});
+}
+
+// Floats that a comparator compares by LT have no total order.
+TEST(Sort, ByMerging) {
+  Batch batch;
+  batch.Add(SortProgram("f32", "17", 0));
+  batch.Add(SortProgram("f32", "5,9", 0));
+  batch.Add(SortProgram("f32", "5,9", 1));
+  batch.Add(SortProgram("f32", "1,3", 0));
+  batch.Add(SortProgram("f64", "64,2", 0));
+  batch.Run();
+}
+
+// Eight rows are sorted at once. Rows of any length are sorted, with positions as the second key.
+TEST(Sort, ByANetwork) {
+  Batch batch;
+  batch.Add(ArgsortProgram("f32", "9,20", 1), {}, /*specials=*/true);
+  batch.Add(ArgsortProgram("bf16", "2,37,5", 1), {}, /*specials=*/true);
+  batch.Add(SortProgram("u32", "33,3", 0), {}, /*specials=*/true);
+  batch.Add(SortProgram("s8", "2,100", 1), {}, /*specials=*/true);
+  batch.Add(SortProgram("pred", "17,2", 1));
+  // The comparator has its parameters in the other order.
+  batch.Add(R"(HloModule m
+by_key {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  x = f32[] parameter(2)
+  y = f32[] parameter(3)
+  ROOT r = pred[] compare(x, y), direction=GT, type=TOTALORDER
+}
+ENTRY e {
+  k = s32[4,40] parameter(0)
+  v = f32[4,40] parameter(1)
+  ROOT r = (s32[4,40], f32[4,40]) sort(k, v), dimensions={1}, is_stable=true, to_apply=by_key
+})",
+            {}, /*specials=*/true);
+  batch.Add(TopkProgram("f32", 50, 30, true), {}, /*specials=*/true);
+  batch.Add(TopkProgram("s16", 50, 30, false), {}, /*specials=*/true);
+  batch.Run();
+}
+
+// Whether the kernel of a program compares vectors of numbers, as a network does.
+bool IsNetwork(const std::string& text) {
+  const auto module = *hlo::ParseText(text);
+  const auto emitter = *ObjectEmitter::Create(Target());
+  KernelRequest request;
+  request.root = AsKernel(module.get());
+  request.symbol = "sort";
+  EXPECT_TRUE(emitter->EmitKernel(request).ok()) << text;
+  return absl::StrContains(emitter->IrText(), "@llvm.smin.v8i64");
+}
+
+TEST(Sort, NetworksAreForShortRowsWithKeys) {
+  EXPECT_TRUE(IsNetwork(ArgsortProgram("f32", "9,20", 1)));
+  EXPECT_TRUE(IsNetwork(SortProgram("u32", "2048,3", 0)));
+  EXPECT_TRUE(IsNetwork(TopkProgram("f32", 50, 30, true)));
+  EXPECT_FALSE(IsNetwork(SortProgram("u32", "2049,3", 0)));
+  EXPECT_FALSE(IsNetwork(SortProgram("s64", "9,20", 1)));
+  EXPECT_FALSE(IsNetwork(SortProgram("f32", "9,20", 1)));
+  EXPECT_FALSE(IsNetwork(TopkProgram("f32", 50, 4, true)));
+}
+
+// A comparator that is not one function of both elements, or not of the same operand, is applied to pairs of elements.
+TEST(Sort, OtherComparators) {
+  Batch batch;
+  for (const char* compared :
+       {"compare(a, nb), direction=LT", "compare(a, y), direction=LT", "compare(na, b), direction=GT"}) {
+    batch.Add(absl::StrCat(R"(HloModule m
+before {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  x = s32[] parameter(2)
+  y = s32[] parameter(3)
+  na = s32[] negate(a)
+  nb = s32[] negate(b)
+  ROOT r = pred[] )",
+                           compared, R"(
+}
+ENTRY e {
+  k = s32[2,2] parameter(0)
+  v = s32[2,2] parameter(1)
+  ROOT r = (s32[2,2], s32[2,2]) sort(k, v), dimensions={1}, is_stable=true, to_apply=before
+})"));
+  }
+  batch.Run();
+}
+
+// The first elements are inserted into a short list if there are few of them.
+TEST(Sort, FewOfTopk) {
+  Batch batch;
+  batch.Add(TopkProgram("f32", 19, 4, true), {}, /*specials=*/true);
+  batch.Add(TopkProgram("bf16", 19, 4, false));
+  batch.Add(TopkProgram("u8", 19, 4, true));
+  batch.Add(TopkProgram("s32", 19, 4, false));
+  batch.Run();
+}
+
+}  // namespace
+}  // namespace xlad::compiler
