@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "compiler/kernel/build_kernel.h"
 #include "compiler/kernel/object_emitter.h"
 #include "hlo/text/text.h"
 #include "tests/compiled/test_harness.h"
@@ -253,6 +254,32 @@ TEST(Tiles, ElementsOfRowsHaveTilesOfWholeRows) {
   for (const int64_t rows : {2, 3, 4, 5, 6}) batch.Add(bias(rows, 100));
   batch.Run();
 }
+
+// The number of loops that are unrolled in a kernel that centers rows and divides them by the sum of their squares.
+// `rows` are the sizes of the other dimensions, which are the first `ndim`.
+int64_t UnrolledLoops(const std::string& rows, int ndim) {
+  const std::string all = absl::StrCat("f32[", rows, ",128]"), row = absl::StrCat("f32[", rows, "]");
+  const std::string dims = ndim == 1 ? "0" : "0,1,2";
+  const auto module = *hlo::ParseText(Program(absl::StrCat(
+      " p = ", all, " parameter(0)\n z = f32[] constant(0)\n s = ", row, " reduce(p, z), dimensions={", ndim,
+      "}, to_apply=add\n b = ", all, " broadcast(s), dimensions={", dims, "}\n d = ", all, " subtract(p, b)\n q = ",
+      all, " multiply(d, d)\n t = ", row, " reduce(q, z), dimensions={", ndim, "}, to_apply=add\n c = ", all,
+      " broadcast(t), dimensions={", dims, "}\n ROOT r = ", all, " divide(d, c)")));
+  const auto emitter = *ObjectEmitter::Create(Target());
+  KernelRequest request;
+  request.root = AsKernel(module.get());
+  request.symbol = "kernel";
+  request.kernel = ScheduleFusion(*request.root, 1);
+  EXPECT_NE(request.kernel, nullptr);
+  EXPECT_TRUE(emitter->EmitKernel(request).ok());
+  const std::string ir = emitter->IrText();
+  int64_t count = 0;
+  for (size_t at = ir.find("distinct !{"); at != std::string::npos; at = ir.find("distinct !{", at + 1)) ++count;
+  return count;
+}
+
+// Short loops are unrolled, but not if they contain many loops that stay, such as those over the columns of a row.
+TEST(Tiles, LoopsOverRowsAreNotUnrolled) { EXPECT_EQ(UnrolledLoops("8,4,4", 3), UnrolledLoops("128", 1)); }
 
 // Two halves of `rows` rows, concatenated along the last dimension or, if `along` is 0, along the first one. The result
 // is also used by an elementwise instruction with a reshape.

@@ -5,6 +5,7 @@
 #include <llvm/IR/Module.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/containers.h"
 #include "base/powers_of_two.h"
@@ -17,9 +18,11 @@ bool IsConstant(llvm::Value* x, int64_t value) {
   return constant != nullptr && constant->getSExtValue() == value;
 }
 
-// Loops of at most kMaxUnrolled iterations are unrolled if a nest of them has at most kMaxCopies copies of its body.
+// Loops of at most kMaxUnrolled iterations are unrolled if a nest of them has at most kMaxCopies copies of its body and
+// at most kMaxInnerLoops copies of loops that stay loops. LLVM analyzes and vectorizes each of these copies by itself.
 constexpr int64_t kMaxUnrolled = 4;
 constexpr int64_t kMaxCopies = 64;
+constexpr int64_t kMaxInnerLoops = 16;
 
 void UnrollFully(llvm::BranchInst* back) {
   llvm::LLVMContext& context = back->getContext();
@@ -106,21 +109,24 @@ void Ir::Loop(int64_t count, const std::function<void(llvm::Value*)>& body) {
     body(I64(0));
     return;
   }
-  const int64_t copies_before = copies_;
-  copies_ = 1;
+  const int64_t copies_before = std::exchange(copies_, 1), loops_before = std::exchange(loops_, 0);
   llvm::BranchInst* back = EmitLoop(I64(0), I64(count), body);
-  if (count <= kMaxUnrolled && copies_ * count <= kMaxCopies) {
+  if (count <= kMaxUnrolled && copies_ * count <= kMaxCopies && loops_ * count <= kMaxInnerLoops) {
     UnrollFully(back);
     copies_ *= count;
+    loops_ *= count;
+  } else {
+    ++loops_;
   }
   copies_ = std::max(copies_, copies_before);
+  loops_ += loops_before;
 }
 
 void Ir::RangeLoop(llvm::Value* begin, llvm::Value* end, const std::function<void(llvm::Value*)>& body) {
-  const int64_t copies_before = copies_;
-  copies_ = 1;
+  const int64_t copies_before = std::exchange(copies_, 1);
   EmitLoop(begin, end, body);
   copies_ = std::max(copies_, copies_before);
+  ++loops_;
 }
 
 llvm::BranchInst* Ir::EmitLoop(llvm::Value* begin, llvm::Value* end, const std::function<void(llvm::Value*)>& body) {
@@ -209,6 +215,7 @@ void Ir::While(const std::function<llvm::Value*()>& condition, const std::functi
   b.CreateBr(head);
   after->moveAfter(b.GetInsertBlock());
   b.SetInsertPoint(after);
+  ++loops_;
 }
 
 llvm::Value* Ir::Slot(llvm::Type* type, int64_t count) {

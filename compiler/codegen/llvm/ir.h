@@ -42,7 +42,7 @@ class Ir {
   llvm::Value* InRange(llvm::Value* x, int64_t lo, int64_t limit);  // Whether lo <= x < limit, signed, as an i1.
 
   // Emits a loop that runs `body` for i = 0 .. count-1. If count is 0, nothing is emitted; if it is 1, only the body
-  // is. Short loops with little code are unrolled.
+  // is. Short loops with little code and few other loops inside are unrolled.
   void Loop(int64_t count, const std::function<void(llvm::Value*)>& body);
   // Emits a loop that runs `body` for i = begin .. end-1. The range must not be empty.
   void RangeLoop(llvm::Value* begin, llvm::Value* end, const std::function<void(llvm::Value*)>& body);
@@ -83,6 +83,7 @@ class Ir {
   std::vector<int> scopes_ = {0};
   int next_scope_ = 1;
   int64_t copies_ = 1;  // The number of copies of a loop body that unrolling produces at this depth.
+  int64_t loops_ = 0;   // The number of loops so far in the body of the current loop, at any depth, that stay loops.
   struct Made {
     llvm::Value* value;
     int scope;
