@@ -398,7 +398,7 @@ std::vector<KernelSchedule> CandidateProductSchedules(const ScheduledKernel& usu
     ProductBlocks blocks = *usual.blocks;
     change(&blocks);
     blocks.tile = std::max<int64_t>(1, CeilDiv(BlocksIn(sizes, blocks), usual.tiles));
-    const auto applied = ApplySchedule(usual.kernel, ScheduleOf(usual.kernel, blocks));
+    const auto applied = ApplyProductSchedule(usual.kernel, ScheduleOf(usual.kernel, blocks));
     if (applied.ok() && !Contains(candidates, applied->schedule)) candidates.push_back(applied->schedule);
   };
   const bool by_rows = usual.blocks->vectorizes_rows;

@@ -5,9 +5,9 @@
 #include <llvm/IR/Intrinsics.h>
 
 #include <algorithm>
-#include <bit>
 #include <numeric>
 
+#include "base/powers_of_two.h"
 #include "base/rounding.h"
 #include "compiler/analysis/product_form.h"
 #include "compiler/codegen/llvm/tile_mover.h"
@@ -30,7 +30,7 @@ int64_t SideOf(int64_t width, int64_t bytes) { return std::min({width, kMaxSide,
 
 // The number of rows in a panel, a power of two. Half of `most` if there would otherwise be many more rows.
 int64_t RowsInPanel(int64_t rows, int64_t most) {
-  int64_t width = std::min(most, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows))));
+  int64_t width = std::min(most, PowerOfTwoAtLeast(rows));
   if (width > kMinLanes && rows < 4 * width && RoundUp(rows, width) - rows >= width / 2) width /= 2;
   return width;
 }
@@ -101,8 +101,7 @@ void BlockedProduct::SetSizes(const MatrixSizes& sizes) {
     rows_.width = by_rows ? blocks_.atom_columns : blocks_.atom_rows;
     lanes_ = std::min(full_lanes, columns_.width);
   } else {
-    const auto lines = static_cast<uint64_t>(std::max(columns_.lines, kMinLanes));
-    lanes_ = std::min(full_lanes, static_cast<int64_t>(std::bit_ceil(lines)));
+    lanes_ = std::min(full_lanes, PowerOfTwoAtLeast(std::max(columns_.lines, kMinLanes)));
     columns_.width = lanes_ * (columns_.lines > lanes_ ? kVectorsInRegisters : 1);
     const int64_t in_registers = kRowsInRegisters / arithmetic_.parts / (kernel_.vector_bytes() < 64 ? 2 : 1);
     rows_.width = RowsInPanel(rows_.lines, in_registers);
