@@ -11,6 +11,14 @@
 
 namespace xlad {
 
+// Waits for the next operation of the queue to end. Returns whether it succeeded.
+inline bool NextSucceeds(grpc::CompletionQueue* queue) {
+  void* tag = nullptr;
+  bool ok = false;
+  queue->Next(&tag, &ok);
+  return ok;
+}
+
 // Makes a call with one message: `path` is "/SERVICE/METHOD", and `bytes` is the serialized message. Returns OK if the
 // server sends a message, and otherwise the status of the call.
 inline grpc::Status FirstAnswer(const std::shared_ptr<grpc::Channel>& channel, const std::string& token,
@@ -20,25 +28,19 @@ inline grpc::Status FirstAnswer(const std::shared_ptr<grpc::Channel>& channel, c
   PrepareCall(&context, token, /*timeout_ms=*/600'000);
   grpc::CompletionQueue queue;
   const auto call = stub.PrepareCall(&context, path, &queue);
-  const auto is_done = [&queue] {
-    void* tag = nullptr;
-    bool ok = false;
-    queue.Next(&tag, &ok);
-    return ok;
-  };
   const grpc::Slice slice(bytes);
   call->StartCall(nullptr);
-  if (is_done()) {
+  if (NextSucceeds(&queue)) {
     call->WriteLast(grpc::ByteBuffer(&slice, 1), grpc::WriteOptions(), nullptr);
-    is_done();
+    NextSucceeds(&queue);
   }
   grpc::ByteBuffer response;
   call->Read(&response, nullptr);
-  const bool is_received = is_done();
+  const bool is_received = NextSucceeds(&queue);
   if (is_received) context.TryCancel();
   grpc::Status status;
   call->Finish(&status, nullptr);
-  is_done();
+  NextSucceeds(&queue);
   queue.Shutdown();
   return is_received ? grpc::Status::OK : status;
 }

@@ -24,31 +24,25 @@ class AnyMessage : public JobsOfTwoUsers {
     PrepareCall(&context, token, kStreamMs);
     grpc::CompletionQueue queue;
     const auto call = stub.PrepareCall(&context, path, &queue);
-    const auto is_done = [&queue] {
-      void* tag = nullptr;
-      bool ok = false;
-      queue.Next(&tag, &ok);
-      return ok;
-    };
     call->StartCall(nullptr);
-    bool is_open = is_done();
+    bool is_open = NextSucceeds(&queue);
     for (size_t m = 0; m < messages.size() && is_open; ++m) {
       const grpc::Slice slice(messages[m]);
       call->Write(grpc::ByteBuffer(&slice, 1), nullptr);
-      is_open = is_done();
+      is_open = NextSucceeds(&queue);
     }
     if (is_open) {
       call->WritesDone(nullptr);
-      is_done();
+      NextSucceeds(&queue);
     }
     for (bool more = true; more;) {
       grpc::ByteBuffer response;
       call->Read(&response, nullptr);
-      more = is_done();
+      more = NextSucceeds(&queue);
     }
     grpc::Status status;
     call->Finish(&status, nullptr);
-    is_done();
+    NextSucceeds(&queue);
     queue.Shutdown();
     return status;
   }
