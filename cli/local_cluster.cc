@@ -155,7 +155,7 @@ void LocalCluster::RotateLogs() {
     if (!worker.log.empty()) status.Update(RotateAppended(worker.log));
   }
   if (!status.ok() && logs_are_rotated_) {
-    LogWarn("a large log file is not divided", {{"error", std::string(status.message())}});
+    LogWarn("a large log file cannot be rotated", {{"error", std::string(status.message())}});
   }
   logs_are_rotated_ = status.ok();
 }

@@ -161,9 +161,10 @@ absl::StatusOr<FeedPlan> PlanFeeds(const Executable& executable, const JobSpec& 
     const bool moves_from = plan.block_from[from] != from;
     if (!moves_from && plan.block_from[to] == to) continue;
     return absl::UnimplementedError(
-        absl::StrCat(places[c], ": found that it must be copied to its parameter, but that allocation ",
+        absl::StrCat(places[c], ": found a result that must be copied to its parameter, but allocation ",
                      moves_from ? from : to, ", which contains the ", moves_from ? "result" : "parameter",
-                     ", is exchanged with another one, expected results and parameters that do not share memory"));
+                     ", is exchanged with another allocation, expected results and parameters that do not share ",
+                     "memory"));
   }
   for (int p = 0; p < spec.parameters_size(); ++p) {
     if (spec.parameters(p).kind() != JobSpec::Parameter::STATE || is_fed[p]) continue;

@@ -161,12 +161,12 @@ TEST(DeviceBuffers, RefusesCopiesFromAndToExchangedMemory) {
   };
   Entry from = MakeEntry(2, {0, 1}, {-1, -1});
   *from.executable.mutable_results(1)->mutable_buffer() = from.executable.results(0).buffer();
-  EXPECT_THAT(message(from), HasSubstr("result 1 (\"r1\"): found that it must be copied to its parameter, but that "
+  EXPECT_THAT(message(from), HasSubstr("result 1 (\"r1\"): found a result that must be copied to its parameter, but "
                                        "allocation 2, which contains the result, is exchanged"));
   Entry to = MakeEntry(2, {0, 1}, {1, -1});
   const int large = AddAllocation(&to.executable, Allocation::RESULT, 8);
   SetSlice(to.executable.mutable_results(1)->mutable_buffer(), large, 4, 4);
-  EXPECT_THAT(message(to), HasSubstr("result 1 (\"r1\"): found that it must be copied to its parameter, but that "
+  EXPECT_THAT(message(to), HasSubstr("result 1 (\"r1\"): found a result that must be copied to its parameter, but "
                                      "allocation 1, which contains the parameter, is exchanged"));
 }
 

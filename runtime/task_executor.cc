@@ -239,7 +239,7 @@ absl::Status TaskExecutor::CheckFinite(int index, const std::vector<float>& valu
   return absl::OutOfRangeError(absl::StrCat(
       "found ", names[bad - values.begin()], " = ", *bad, ", expected a finite number; ",
       tensor.empty() ? "the state after the step is finite"
-                     : absl::StrCat("the first tensor of the state after the step that is not finite: ", tensor),
+                     : absl::StrCat("the first tensor that is not finite in the state after the step: ", tensor),
       " (on device ", devices_[index], ")"));
 }
 

@@ -21,7 +21,7 @@ TEST(DeviceTargets, AJobTakesTwoModelsOfCpuAfterAGracePeriod) {
   const std::string job = cluster.Submit(4);
   EXPECT_TRUE(cluster.builds.empty()) << "more workers of one model may register";
   EXPECT_EQ(cluster.Status(job).reason(),
-            "waits for 4 devices of one kind and CPU before it takes several; the workers have cpu (znver3): 2 on w1; "
+            "waits for 4 devices of one kind and CPU before it uses several; the workers have cpu (znver3): 2 on w1; "
             "cpu (znver5): 2 on w2");
   cluster.RunFor(5000, {1, 2});
   ASSERT_EQ(cluster.builds.size(), 1);

@@ -40,7 +40,8 @@ constexpr absl::string_view kHost =
 constexpr absl::string_view kPeer = "its peer is another program or the host; use collectives";
 constexpr absl::string_view kState =
     "its results depend on a generator's hidden state, so no two runs would agree; use rng-bit-generator";
-constexpr absl::string_view kDynamic = "its result has dimensions of a size known only at run time; pad to the bound";
+constexpr absl::string_view kDynamic =
+    "its result has dimensions of a size known only at run time; pad it to its bound";
 constexpr absl::string_view kScheduled =
     "it is written by another compiler's scheduler; use the program from before optimization";
 

@@ -129,7 +129,7 @@ absl::Status CheckShape(const Instruction& instruction) {
     if (leaf->extents().empty()) continue;
     return absl::UnimplementedError(absl::StrCat(
         Describe(instruction), ": found shape ", instruction.shape().ToString(), ", expected static dimensions; ",
-        leaf->has_unbounded() ? "compile the program with static sizes" : "pad to the bound"));
+        leaf->has_unbounded() ? "compile the program with static sizes" : "pad the array to its bound"));
   }
   return absl::OkStatus();
 }
@@ -139,7 +139,8 @@ absl::Status CheckShape(const Instruction& instruction) {
 absl::Status Normalize(hlo::Module& module, PassContext&) {
   if (module.replica_count != 1) {
     return absl::UnimplementedError(absl::StrCat(
-        "module ", module.name(), ": found replica_count=", module.replica_count, ", expected 1; use partitions"));
+        "module ", module.name(), ": found replica_count=", module.replica_count,
+        ", expected 1; run the program on a mesh of partitions (in JAX, by jax.jit with shardings, not jax.pmap)"));
   }
   for (const auto& computation : module.computations()) {
     bool changed = false;

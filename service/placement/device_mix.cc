@@ -125,7 +125,7 @@ absl::Status CheckSameProgram(const Executable& first, const Executable& other) 
   if (difference.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("the executables for ", TargetText(first.target()), " and ",
                                                  TargetText(other.target()), " differ in ", difference,
-                                                 "; a job cannot run on both, choose one of them with --device"));
+                                                 "; a job cannot run on both; choose one of them with --device"));
 }
 
 }  // namespace xlad::service

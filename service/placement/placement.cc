@@ -177,7 +177,7 @@ TargetSelection SelectTargets(const std::vector<WorkerDevices>& workers, int64_t
   if (mix.is_last_resort) {
     mix.reason =
         absl::StrCat("waits for ", DeviceCountText(devices), " of ",
-                     HaveSeveralCpus(pools) ? "one kind and CPU" : "one kind", " before it takes several; ", have);
+                     HaveSeveralCpus(pools) ? "one kind and CPU" : "one kind", " before it uses several; ", have);
   }
   return mix;
 }

@@ -200,7 +200,8 @@ absl::StatusOr<Mesh> MeshOfTiles(const std::vector<const hlo::OpSharding*>& shar
   for (const int64_t cut : cuts) {
     if (cut == low) continue;
     if (cut % low != 0) {
-      return Malformed(absl::StrCat("found device numbers cut at ", low, " and at ", cut, ", expected cuts that nest"));
+      return Malformed(absl::StrCat("found shardings that divide the devices into runs of ", low, " and of ", cut,
+                                    ", expected one of these lengths to divide the other"));
     }
     axes.push_back({"", cut / low});
     low = cut;

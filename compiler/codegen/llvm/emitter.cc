@@ -216,7 +216,8 @@ bool Refuse(const Instruction& instruction, const char* what, std::string* why_n
 std::string WhyNoCode(const Instruction& instruction) {
   if (instruction.opcode() == Opcode::kCustomCall) {
     return absl::StrCat("found custom-call target \"", instruction.attributes().custom_call_target,
-                        "\", expected an annotation of shardings, or a LAPACK routine as JAX calls it");
+                        "\", expected an annotation of shardings, or a LAPACK routine as JAX calls it; compute the ",
+                        "same by ordinary ops");
   }
   if (instruction.opcode() == Opcode::kWhile) {
     return absl::StrCat("found a loop in a computation that is applied to each element, expected no loop, or one with ",
@@ -224,7 +225,7 @@ std::string WhyNoCode(const Instruction& instruction) {
                         " instructions; unroll it or move it out");
   }
   const absl::string_view reason = WhyNoCpuLowering(instruction.opcode());
-  return reason.empty() ? "found an opcode that has no code in a kernel, expected one with code" : std::string(reason);
+  return reason.empty() ? "found an opcode that cannot be compiled, expected equivalent ops" : std::string(reason);
 }
 
 bool CanEmitElement(const Instruction& instruction, std::string* why_not);
