@@ -68,26 +68,16 @@ About AboutOf(const Message& message) {
 }
 About AboutOf(const CoordinatorMessage& message) {
   switch (message.message_case()) {
-    case CoordinatorMessage::kLaunch:
-      return AboutOf(message.launch());
-    case CoordinatorMessage::kStart:
-      return AboutOf(message.start());
-    case CoordinatorMessage::kRenew:
-      return AboutOf(message.renew());
-    case CoordinatorMessage::kStopAt:
-      return AboutOf(message.stop_at());
-    case CoordinatorMessage::kAbort:
-      return AboutOf(message.abort());
-    case CoordinatorMessage::kAcknowledge:
-      return AboutOf(message.acknowledge());
-    case CoordinatorMessage::kForget:
-      return AboutOf(message.forget());
-    case CoordinatorMessage::kCheckpointAt:
-      return AboutOf(message.checkpoint_at());
-    case CoordinatorMessage::kCommitted:
-      return AboutOf(message.committed());
-    case CoordinatorMessage::kReplaceCode:
-      return AboutOf(message.replace_code());
+    case CoordinatorMessage::kLaunch: return AboutOf(message.launch());
+    case CoordinatorMessage::kStart: return AboutOf(message.start());
+    case CoordinatorMessage::kRenew: return AboutOf(message.renew());
+    case CoordinatorMessage::kStopAt: return AboutOf(message.stop_at());
+    case CoordinatorMessage::kAbort: return AboutOf(message.abort());
+    case CoordinatorMessage::kAcknowledge: return AboutOf(message.acknowledge());
+    case CoordinatorMessage::kForget: return AboutOf(message.forget());
+    case CoordinatorMessage::kCheckpointAt: return AboutOf(message.checkpoint_at());
+    case CoordinatorMessage::kCommitted: return AboutOf(message.committed());
+    case CoordinatorMessage::kReplaceCode: return AboutOf(message.replace_code());
     default:
       return {};
   }
@@ -221,26 +211,16 @@ bool WorkerCore::IsCurrent(const CoordinatorMessage& message) {
 void WorkerCore::On(const CoordinatorMessage& message) {
   if (!IsCurrent(message)) return;
   switch (message.message_case()) {
-    case CoordinatorMessage::kRegistered:
-      return OnRegistered(message.registered());
-    case CoordinatorMessage::kLaunch:
-      return OnLaunch(message.launch());
-    case CoordinatorMessage::kStart:
-      return OnStart(message.start());
-    case CoordinatorMessage::kRenew:
-      return Lease(KeyOf(message.renew()), message.renew().lease_until_step());
-    case CoordinatorMessage::kStopAt:
-      return OnStopAt(message.stop_at());
-    case CoordinatorMessage::kCheckpointAt:
-      return OnCheckpointAt(message.checkpoint_at());
-    case CoordinatorMessage::kCommitted:
-      return OnCommitted(message.committed());
-    case CoordinatorMessage::kReplaceCode:
-      return OnReplaceCode(message.replace_code());
-    case CoordinatorMessage::kAbort:
-      return OnAbort(message.abort());
-    case CoordinatorMessage::kAcknowledge:
-      return OnAcknowledge(message.acknowledge());
+    case CoordinatorMessage::kRegistered: return OnRegistered(message.registered());
+    case CoordinatorMessage::kLaunch: return OnLaunch(message.launch());
+    case CoordinatorMessage::kStart: return OnStart(message.start());
+    case CoordinatorMessage::kRenew: return Lease(KeyOf(message.renew()), message.renew().lease_until_step());
+    case CoordinatorMessage::kStopAt: return OnStopAt(message.stop_at());
+    case CoordinatorMessage::kCheckpointAt: return OnCheckpointAt(message.checkpoint_at());
+    case CoordinatorMessage::kCommitted: return OnCommitted(message.committed());
+    case CoordinatorMessage::kReplaceCode: return OnReplaceCode(message.replace_code());
+    case CoordinatorMessage::kAbort: return OnAbort(message.abort());
+    case CoordinatorMessage::kAcknowledge: return OnAcknowledge(message.acknowledge());
     case CoordinatorMessage::kMayExit:
       if (drain_until_ns_.has_value()) actions_.push_back(Exit{absl::OkStatus(), work_moved_});
       return;
