@@ -39,6 +39,7 @@ struct StoredIndex {
 };
 
 // The state that results from the durable records. Violations are collected as text.
+// The class has more than 25 methods: one for each kind of record and each property that is checked.
 class LogModel {
  public:
   // What is true of a worker at the time of a call.

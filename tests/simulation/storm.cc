@@ -69,7 +69,7 @@ Storm::Storm(const StormOptions& options)
       clients_(std::make_unique<StormClients>(this, options.jobs, options.max_devices)) {
   if (random_->Below(2) == 0) coordinator_options_.lease_steps = kShortLeaseSteps;
   coordinator_options_.share_workers = SharesWorkers(options);
-  if (options.seed % 4 == 2) coordinator_options_.keep_lost_workers_ms = kKeepLostMs;
+  if (options.seed % 4 == 1) coordinator_options_.keep_lost_workers_ms = kKeepLostMs;
 }
 
 Storm::~Storm() = default;
@@ -115,7 +115,10 @@ void Storm::StartCoordinator() {
                                           return Observe(std::move(log), &model_);
                                         }});
   Note("coordinator starts");
-  if (process_ > 1) AimAtAdoption();
+  if (process_ > 1) {
+    DrainDuringAdoption();
+    AimAtAdoption();
+  }
   busy_until_ns_ = stopped_until_ns_ = 0;
   next_open_ns_ = 0;
   ScheduleTurn(/*tick=*/true);
@@ -186,6 +189,21 @@ void Storm::TryToServe() {
 
 void Storm::KeepQuiet(int64_t ms) { quiet_until_ns_ = std::max(quiet_until_ns_, clock_.NowNs() + ms * kNsPerMs); }
 
+// Sometimes drains a worker of an attempt before all workers of the attempt have connected again.
+void Storm::DrainDuringAdoption() {
+  if (calm_ || !aims_ || random_->Below(2) != 0) return;
+  std::vector<std::string> workers;
+  for (const auto& [id, job] : model_.jobs()) {
+    if (!job.running || !job.started) continue;
+    for (const Peer& peer : job.placed.peers()) workers.push_back(peer.worker_id());
+  }
+  if (workers.empty()) return;
+  const std::string worker = workers[random_->Below(workers.size())];
+  After(Between(100, 900), [this, worker] {
+    if (!model_.drained().contains(worker)) clients_->SetDrain(worker, /*drain=*/true);
+  });
+}
+
 // Sometimes cuts off two workers of an attempt that is being adopted (StormWorkers::CutDuringAdoption).
 void Storm::AimAtAdoption() {
   if (calm_ || !aims_ || !Has(StormFault::kCut)) return;
@@ -206,13 +224,13 @@ void Storm::AimAtAdoption() {
 void Storm::AimAt(int64_t connection, const CoordinatorMessage& message) {
   const bool is_aim =
       message.has_launch() || message.has_start() || message.has_stop_at() || message.has_checkpoint_at();
-  const uint64_t rarity = message.has_stop_at() ? 4 : message.has_launch() ? 6 : 40;
+  const uint64_t rarity = message.has_stop_at() ? 4 : message.has_launch() ? 6 : message.has_start() ? 12 : 40;
   if (is_quiet() || !aims_ || !is_aim || random_->Below(rarity) != 0) return;
   // The time without new faults covers a restart of the coordinator and its consequences.
   if (random_->Below(2) == 0) KeepQuiet(Between(3000, 18'000));
   // The loss of the coordinator or of a connection has the most effect on commands that start or stop an attempt.
   constexpr uint64_t kFates[] = {0, 1, 2, 3, 0, 0, 0, 3};
-  const bool starts_or_stops = message.has_stop_at() || message.has_launch();
+  const bool starts_or_stops = message.has_stop_at() || message.has_launch() || message.has_start();
   const uint64_t fate = kFates[random_->Below(starts_or_stops ? std::size(kFates) : 4)];
   // An attempt starts about 20 to 150 ms after its launch.
   const bool at_once = random_->Below(message.has_launch() ? 4 : 2) == 0;

@@ -148,6 +148,7 @@ class Storm {
   void BreakDisk();
   void Pause(int64_t ms);
   void AimAtAdoption();
+  void DrainDuringAdoption();
   void AimAt(int64_t connection, const CoordinatorMessage& message);
   void InjectFault();
   void End();

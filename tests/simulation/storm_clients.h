@@ -31,6 +31,8 @@ class StormClients {
   bool AllEnded() const;
   // Reports jobs that have not ended as they must.
   void CheckEnd();
+  // An operator drains or undrains a worker, unless another such request has no answer yet.
+  void SetDrain(const std::string& worker, bool drain);
   // The step at which the program of the job with this key fails, or -1.
   int64_t FailsAt(const std::string& key) const;
 
@@ -60,7 +62,6 @@ class StormClients {
   void Cancel(Client* client);
   void Resize(Client* client);
   void Operate();
-  void SetDrain(const std::string& worker, bool drain);
   void Watch(Client* client);
   void CheckJobs();
   void CheckAttempts();

@@ -86,7 +86,7 @@ void StormWorkers::WriteShards(Gang* gang) {
 
 // After the storm, the optimized code of a job is soon built and sent to all of its workers, unless its build fails.
 void StormWorkers::CheckCode(Gang* gang) {
-  if (!storm_->is_calm() || storm_->core() == nullptr) return;
+  if (!storm_->is_calm() || !storm_->is_responsive()) return;
   const service::Job* const job = storm_->core()->context().jobs.Find(service::JobId(gang->key.first));
   bool is_quick = false, are_connected = true;
   for (const auto& [number, member] : gang->members) {

@@ -9,7 +9,8 @@
 namespace xlad::simulation {
 namespace {
 
-constexpr uint64_t kMessagesPerWrongSender = 150;  // The average number of messages between two with a wrong sender.
+// The average number of messages between two that a wrong sender repeats.
+constexpr uint64_t kRarity = 150, kRarityOfShards = 10;
 
 }  // namespace
 
@@ -17,7 +18,7 @@ constexpr uint64_t kMessagesPerWrongSender = 150;  // The average number of mess
 // sometimes registers a second process with the id of this worker. The coordinator must ignore both.
 void StormWorkers::RepeatWithWrongSender(const Process& process, const WorkerMessage& message) {
   if (storm_->is_quiet() || !storm_->Has(StormFault::kWrongSender) || message.has_register_()) return;
-  if (storm_->random().Below(kMessagesPerWrongSender) != 0) return;
+  if (storm_->random().Below(message.has_shard_written() ? kRarityOfShards : kRarity) != 0) return;
   if (storm_->random().Below(4) == 0) return RegisterAgain(process);
   const Process& other = *processes_[storm_->random().Below(processes_.size())];
   if (!other.registered || message.has_heartbeat() || message.has_draining()) return;

@@ -521,6 +521,10 @@ void StormWorkers::InjectFault() {
       WorkerMessage message;
       message.mutable_draining();
       if (process->registered) SendUp(process, std::move(message));
+      if (storm_->random().Below(3) != 0) break;
+      storm_->After(storm_->Between(0, 1000), [this, process, life = process->life] {  // It may die before it may exit.
+        if (process->up && process->life == life) Lose(process, storm_->Between(50, 2000));
+      });
       break;
     }
     default:
