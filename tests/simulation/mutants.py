@@ -42,7 +42,7 @@ TESTS = {
     "": ("bin/simulation_test", STORMS),
 }
 
-NOT_FOUND_BY_STORMS = ("bin/service_test", "JobsOfOwners.*:CutLink.*")
+NOT_FOUND_BY_STORMS = ("bin/service_test", "JobsOfOwners.*:CutLink.*:Coordinator.*:Recovery.*:Scheduling.*")
 
 # Each mutant is (name, file, text, replacement), or has in addition the program and the tests that must find it.
 MUTANTS = [
@@ -247,6 +247,19 @@ MUTANTS = [
      "  if (!attempt.stop_reason.empty()) Stop(job, std::string(attempt.stop_reason));\n", ""),
     ("messages to an ended attempt are accepted", "service/state/context.cc",
      "!job->attempt_running || job->attempt != attempt", "job->attempt != attempt"),
+    ("a refused request has no answer", "service/group_commit.cc",
+     "    if (work.answer) work.answer(refusal);", "    (void)refusal;"),
+    ("messages of an earlier process of a worker are accepted", "service/workers/worker_machine.cc",
+     "message.incarnation() != worker.registration.incarnation()) {\n    return context_.Close(connection);",
+     "false) {\n    return context_.Close(connection);",
+     NOT_FOUND_BY_STORMS),
+    ("a refused step of a checkpoint is not replaced", "service/attempts/checkpoints.cc",
+     "  if (!message.accepted() && message.step() == attempt.requested_step && attempt.stop_at < 0) "
+     "Request(job);\n", "",
+     NOT_FOUND_BY_STORMS),
+    ("later jobs take the devices for which an older job waits", "service/jobs/schedule.cc",
+     "    return JobQueue::Next::kStop;\n", "    return JobQueue::Next::kKeep;\n",
+     NOT_FOUND_BY_STORMS),
     ("later jobs take workers that are reserved for an older job", "service/jobs/schedule.cc",
      "  if (reservation.applies && reservation.job != job.id && reservation.workers.contains(id)) return true;\n", "",
      NOT_FOUND_BY_STORMS),
