@@ -53,7 +53,8 @@ class Communicator {
     if (number == 0) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat("found collective ", number, ", expected 0, which Start returned"));
   }
-  // Says where the collective runs: "host memory", "device memory", "NCCL", or "host memory (staged: WHY)".
+  // Says where the collective runs: "host memory", "device memory", "shared device memory", "NCCL", or "host memory
+  // (staged: WHY)".
   virtual std::string Medium(int /*spec*/) const { return kHostMedium; }
 };
 

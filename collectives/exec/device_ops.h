@@ -97,6 +97,23 @@ class DeviceOps {
                               absl::Span<const void* const> /*sources*/, int64_t /*count*/) {
     return NoSchedules();
   }
+
+  // The name of the memory that the device can share with other processes. Devices with the same name are of one kind
+  // and on one machine, so that they can probably open each other's shared memory. Empty if the device cannot share
+  // memory; the functions below then return Unimplemented.
+  virtual std::string shared_memory_name() const { return ""; }
+  // Device memory that other processes can open, with undefined contents.
+  struct SharedMemory {
+    std::shared_ptr<std::byte> address;  // Freed with the last reference. It must outlive the work that uses it.
+    std::string handle;                  // A text without line breaks, for OpenShared.
+  };
+  virtual absl::StatusOr<SharedMemory> AllocateShared(int64_t /*bytes*/) { return NoSharedMemory(); }
+  // Returns the address of the shared memory of another device, which this stream can access until the last reference
+  // is dropped. The other device must keep the memory as long, unless its process ends.
+  virtual absl::StatusOr<std::shared_ptr<std::byte>> OpenShared(const std::string& /*handle*/) {
+    return NoSharedMemory();
+  }
+
   // Returns a new side stream, which must not outlive this object. Unimplemented if libraries cannot enqueue work on
   // the device.
   virtual absl::StatusOr<std::unique_ptr<SideStream>> MakeSideStream() {
@@ -106,6 +123,9 @@ class DeviceOps {
  private:
   static absl::Status NoSchedules() {
     return absl::UnimplementedError("the device has no kernels that reduce arrays");
+  }
+  static absl::Status NoSharedMemory() {
+    return absl::UnimplementedError("the device cannot share memory with other processes");
   }
 };
 

@@ -116,6 +116,9 @@ class Transport {
 };
 
 constexpr int kMaxChannels = 1 << 20;
+// The channels from this one on carry the messages of schedules that run in shared device memory. The other channels
+// carry everything else.
+constexpr int kDeviceChannels = kMaxChannels / 2;
 
 // Each communicator of a fabric has channels of its own (Fabric::ReserveChannels). The first of these are used while
 // the communicator forms: to compare schedules, to agree on how the devices of a host share memory, and to send the ids

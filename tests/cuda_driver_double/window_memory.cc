@@ -7,14 +7,15 @@
 #include <algorithm>
 #include <cstdlib>
 #include <mutex>
+#include <string>
 
 namespace xlad::cuda_double {
 namespace {
 
 constexpr uint64_t kPage = 4096;
 
-void* Map(uint64_t bytes, int protection, int flags, int file) {
-  void* const address = mmap(nullptr, bytes, protection, flags | MAP_NORESERVE, file, 0);
+void* Map(uint64_t bytes, int protection, int flags, int file, uint64_t offset = 0) {
+  void* const address = mmap(nullptr, bytes, protection, flags | MAP_NORESERVE, file, static_cast<off_t>(offset));
   if (address == MAP_FAILED) std::abort();
   return address;
 }
@@ -32,7 +33,8 @@ WindowMemory::WindowMemory(uint64_t bytes) : bytes_((bytes + kPage - 1) / kPage 
 
 WindowMemory::~WindowMemory() {
   ++changes_;
-  for (const auto& [address, bytes] : pinned_) std::free(reinterpret_cast<void*>(address));
+  for (const auto& [exported, opened] : opened_) Unmap(opened);
+  for (const auto& [address, pinned] : outside_) std::free(pinned.real);
   munmap(real_, bytes_);
   munmap(handed_out_, bytes_);
   munmap(live_, bytes_ / kUnit);
@@ -93,17 +95,66 @@ void* WindowMemory::AllocatePinned(uint64_t bytes) {
   void* address = nullptr;
   if (bytes > bytes_ || posix_memalign(&address, kPage, bytes) != 0) return nullptr;
   const std::lock_guard<std::shared_mutex> lock(mutex_);
-  pinned_[reinterpret_cast<uint64_t>(address)] = bytes;
+  outside_[reinterpret_cast<uint64_t>(address)] = {bytes, static_cast<std::byte*>(address)};
   ++changes_;
   return address;
 }
 
 bool WindowMemory::FreePinned(void* address) {
   const std::lock_guard<std::shared_mutex> lock(mutex_);
-  if (pinned_.erase(reinterpret_cast<uint64_t>(address)) == 0) return false;
+  if (outside_.erase(reinterpret_cast<uint64_t>(address)) == 0) return false;
   ++changes_;
   std::free(address);
   return true;
+}
+
+bool WindowMemory::Export(uint64_t address, Exported* exported) const {
+  const std::shared_lock<std::shared_mutex> lock(mutex_);
+  const auto found = used_.find(address - reinterpret_cast<uint64_t>(handed_out_));
+  if (found == used_.end()) return false;
+  *exported = {getpid(), file_, found->first, found->second};
+  return true;
+}
+
+uint64_t WindowMemory::Open(const Exported& exported) {
+  const std::lock_guard<std::shared_mutex> lock(mutex_);
+  if (const auto found = opened_.find(exported); found != opened_.end()) {
+    ++found->second.count;
+    return found->second.address;
+  }
+  const std::string path = "/proc/" + std::to_string(exported.process) + "/fd/" + std::to_string(exported.file);
+  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (file < 0) return 0;
+  const uint64_t first = exported.offset / kPage * kPage, before = exported.offset - first;
+  Opened opened;
+  opened.count = 1;
+  opened.map_bytes = before + exported.bytes;
+  opened.real_map = static_cast<std::byte*>(Map(opened.map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, first));
+  opened.handed_out_map = static_cast<std::byte*>(Map(opened.map_bytes, PROT_NONE, MAP_SHARED, file, first));
+  close(file);
+  opened.address = reinterpret_cast<uint64_t>(opened.handed_out_map) + before;
+  opened_[exported] = opened;
+  outside_[opened.address] = {exported.bytes, opened.real_map + before};
+  ++changes_;
+  return opened.address;
+}
+
+bool WindowMemory::Close(uint64_t address) {
+  const std::lock_guard<std::shared_mutex> lock(mutex_);
+  const auto found = std::find_if(opened_.begin(), opened_.end(),
+                                  [address](const auto& opened) { return opened.second.address == address; });
+  if (found == opened_.end()) return false;
+  if (--found->second.count > 0) return true;
+  Unmap(found->second);
+  opened_.erase(found);
+  return true;
+}
+
+void WindowMemory::Unmap(const Opened& opened) {
+  ++changes_;
+  outside_.erase(opened.address);
+  munmap(opened.real_map, opened.map_bytes);
+  munmap(opened.handed_out_map, opened.map_bytes);
 }
 
 std::byte* WindowMemory::Range(uint64_t address, uint64_t bytes) const {
@@ -115,18 +166,19 @@ std::byte* WindowMemory::Range(uint64_t address, uint64_t bytes) const {
   // Most accesses of a thread are to the allocation of its previous access.
   struct Last {
     uint64_t changes = 0, begin = 0, bytes = 0;
+    std::byte* real = nullptr;
   };
   static thread_local Last last;
   if (last.changes == changes_ && address - last.begin < last.bytes && bytes <= last.bytes - (address - last.begin)) {
-    return reinterpret_cast<std::byte*>(address);
+    return last.real + (address - last.begin);
   }
   const std::shared_lock<std::shared_mutex> lock(mutex_);
-  auto next = pinned_.upper_bound(address);
-  if (next == pinned_.begin()) return nullptr;
+  auto next = outside_.upper_bound(address);
+  if (next == outside_.begin()) return nullptr;
   --next;
   const uint64_t at = address - next->first;
-  last = {changes_, next->first, next->second};
-  return at <= next->second && bytes <= next->second - at ? reinterpret_cast<std::byte*>(address) : nullptr;
+  last = {changes_, next->first, next->second.bytes, next->second.real};
+  return at <= last.bytes && bytes <= last.bytes - at ? last.real + at : nullptr;
 }
 
 bool WindowMemory::IsFreed(uint64_t address) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <shared_mutex>
@@ -33,6 +34,20 @@ class WindowMemory final : public GlobalMemory {
   void* AllocatePinned(uint64_t bytes);
   // Returns false if the address is not that of a pinned allocation.
   bool FreePinned(void* address);
+  // Identifies an allocation for all processes of this machine.
+  struct Exported {
+    int64_t process = 0, file = 0;
+    uint64_t offset = 0, bytes = 0;
+    friend auto operator<=>(const Exported&, const Exported&) = default;
+  };
+  // Returns false if the address is not that of an allocation.
+  bool Export(uint64_t address, Exported* exported) const;
+  // Maps an allocation of this or another process, and returns its address: the same address if it is open already.
+  // Returns 0 if it cannot be mapped, for example because its process has ended. A real driver refuses allocations of
+  // the same process.
+  uint64_t Open(const Exported& exported);
+  // Ends one Open. Returns false if the address is not one that Open has returned.
+  bool Close(uint64_t address);
   // Returns the real memory of a range, or null if its first or last byte is not allocated.
   std::byte* Range(uint64_t address, uint64_t bytes) const;
   // Whether the address is in the GPU's memory, but neither in an allocation nor at the end of one.
@@ -44,6 +59,18 @@ class WindowMemory final : public GlobalMemory {
   std::byte* Find(uint64_t address, uint64_t bytes) const override { return Range(address, bytes); }
 
  private:
+  struct Outside {
+    uint64_t bytes = 0;
+    std::byte* real = nullptr;
+  };
+  struct Opened {
+    uint64_t address = 0;
+    int count = 0;
+    std::byte *real_map = nullptr, *handed_out_map = nullptr;
+    uint64_t map_bytes = 0;
+  };
+  void Unmap(const Opened& opened);
+
   bool IsLive(uint64_t offset) const { return live_[offset / kUnit] != 0; }
   void Mark(uint64_t offset, uint64_t bytes, bool is_live);
 
@@ -55,8 +82,10 @@ class WindowMemory final : public GlobalMemory {
   uint8_t* live_ = nullptr;  // Whether each unit is allocated.
   mutable std::shared_mutex mutex_;
   std::map<uint64_t, uint64_t> used_, free_;  // Sizes by offset.
-  std::map<uint64_t, uint64_t> pinned_;       // Sizes by address.
-  // The number of changes of pinned_ in all instances.
+  // By address: pinned memory, whose real address is the same, and opened allocations.
+  std::map<uint64_t, Outside> outside_;
+  std::map<Exported, Opened> opened_;
+  // The number of changes of outside_ in all instances.
   static inline std::atomic<uint64_t> changes_{1};
 };
 

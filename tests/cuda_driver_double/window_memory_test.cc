@@ -35,6 +35,30 @@ TEST(WindowMemory, PinnedMemoryOfADestroyedInstanceIsNotAllocated) {
   EXPECT_EQ(second.Range(address, 100), nullptr);
 }
 
+TEST(WindowMemory, AnAllocationCanBeOpenedElsewhere) {
+  WindowMemory owner(uint64_t{1} << 16), other(uint64_t{1} << 16);
+  owner.Allocate(100);
+  const uint64_t address = owner.Allocate(9000);  // It does not begin at a page.
+  WindowMemory::Exported exported;
+  EXPECT_FALSE(owner.Export(address + 1, &exported));
+  ASSERT_TRUE(owner.Export(address, &exported));
+  const uint64_t opened = other.Open(exported);
+  ASSERT_NE(opened, 0u);
+  *owner.Range(address + 8999, 1) = std::byte{7};
+  EXPECT_EQ(*other.Range(opened + 8999, 1), std::byte{7});
+  *other.Range(opened, 1) = std::byte{8};
+  EXPECT_EQ(*owner.Range(address, 1), std::byte{8});
+  EXPECT_EQ(other.Range(opened, exported.bytes + 1), nullptr);
+  EXPECT_EQ(other.Open(exported), opened);
+  EXPECT_TRUE(other.Close(opened));
+  EXPECT_NE(other.Range(opened, 1), nullptr) << "it was opened twice";
+  EXPECT_TRUE(other.Close(opened));
+  EXPECT_EQ(other.Range(opened, 1), nullptr);
+  EXPECT_FALSE(other.Close(opened));
+  exported.process = 0;
+  EXPECT_EQ(other.Open(exported), 0u);
+}
+
 TEST(DriverDouble, TheSameSizeOfMemoryKeepsItsAllocations) {
   DriverDouble& driver = DriverDouble::Get();
   for (const char* const settings : {"memory=5000", "memory=8192"}) {

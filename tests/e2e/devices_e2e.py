@@ -87,14 +87,15 @@ class DevicesTest(unittest.TestCase):
                 first = first or curve
                 self.assertEqual(curve["loss"], first["loss"], "the bits do not depend on the workers")
 
-    def test_gpu_sim_devices_of_one_process_run_collectives_in_their_memory(self):
+    def test_gpu_sim_devices_run_collectives_in_their_memory(self):
         axes = {"dp": 4, "tp": 2}
         with folder() as where:
             trace = where / "trace.json"
             inside = self.run_job(JOB, axes, "gpu_sim", where, "--trace", trace, workers=1)
-            staged = self.run_job(JOB, axes, "gpu_sim", where, workers=4)
+            shared = self.run_job(JOB, axes, "gpu_sim", where, workers=4)
             mixed, _ = self.run_job(JOB, axes, "gpu_sim:4,cpu:4", where, workers=1)
-            self.assertEqual((inside[0]["loss"], inside[1]), (staged[0]["loss"], staged[1]))
+            self.assertEqual((inside[0]["loss"], inside[1]), (shared[0]["loss"], shared[1]))
+            self.assertEqual(set(shared[0]["collectives"]), {"device memory", "shared device memory"})
             self.assertEqual(set(inside[0]["collectives"]), {"device memory"})
             self.assertIn(", device memory", trace.read_text())
             total = inside[0]["collectives"]["device memory"]
@@ -103,10 +104,10 @@ class DevicesTest(unittest.TestCase):
                                 "gpu_sim")
             self.assertEqual(code, 0, err)
             self.assertIn(f", collectives: device memory {total}, ", err)
-            for curve, why in ((staged[0], "some devices of the group are in other processes"),
-                               (mixed, "the devices of the group do not share one memory")):
+            for curve, medium in ((shared[0], "shared device memory"),
+                                  (mixed, "host memory (staged: the devices of the group do not share one memory)")):
                 self.assertEqual(sum(curve["collectives"].values()), total)
-                self.assertGreater(curve["collectives"][f"host memory (staged: {why})"], 0)
+                self.assertGreater(curve["collectives"][medium], 0)
 
     def test_jobs_on_a_cluster_of_two_kinds(self):
         with cluster(workers=0, devices=1) as made:
@@ -127,7 +128,7 @@ class DevicesTest(unittest.TestCase):
             for name in ("w0", "w1"):
                 made.start_worker(name, "--device", "gpu_sim:4")
             made.wait_for_workers(2)
-            # Each worker has the groups of one axis in its device's memory. Those of the other axis are staged.
+            # Each worker has the groups of one axis in its device's memory. The groups of the other axis share memory.
             killed = made.submit(JOB, "--mesh", "dp=2,tp=4", *endless)
             made.wait_for_steps(killed)
             made.workers["w1"].kill()

@@ -138,6 +138,26 @@ class GpuTest(unittest.TestCase):
                 self.assertEqual(code, 0, err)
                 self.assertEqual(json.loads(out)[0]["launches"]["cuda"], 4)
 
+    def test_processes_share_the_memory_of_a_gpu(self):
+        with driver(DRIVER_DOUBLE), folder() as where:
+            runs = {}
+            for workers, media in ((1, {"device memory"}), (2, {"shared device memory"})):
+                curve = where / f"curve{workers}.json"
+                code, _, err = xlad("run", JOB, "--mesh", "dp=2", "--steps", 2, "--device", "cuda", "--workers",
+                                    workers, "--curve", curve)
+                self.assertEqual(code, 0, err)
+                runs[workers] = json.loads(curve.read_text())
+                self.assertEqual(set(runs[workers]["collectives"]), media)
+            self.assertEqual(runs[1]["loss"], runs[2]["loss"])
+        with driver(DRIVER_DOUBLE, "fail=cuIpcOpenMemHandle_v2:801"), folder() as where:
+            curve = where / "curve.json"
+            code, _, err = xlad("run", JOB, "--mesh", "dp=2", "--steps", 2, "--device", "cuda", "--workers", 2,
+                                "--curve", curve)
+            self.assertEqual(code, 0, err)
+            staged = json.loads(curve.read_text())
+            self.assertEqual(staged["loss"], runs[1]["loss"])
+            self.assertIn("cannot open the memory of device", "".join(staged["collectives"]))
+
     def test_errors_in_device_memory_have_the_cause(self):
         for function in ("cuStreamWaitEvent", "cuEventRecord", "cuLaunchKernel"):
             for calls in (5, 16, 19):

@@ -6,12 +6,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/log.h"
+#include "base/rounding.h"
 #include "collectives/exec/schedule_compiler.h"
 #include "collectives/plan/mapped.h"
 #include "collectives/plan/message_type.h"
 
 namespace xlad::collectives {
 namespace {
+
+// The channels from this one on say which messages have been read.
+constexpr int kReadChannels = kDeviceChannels + kDeviceChannels / 2;
 
 DeviceReduction ReductionOf(const CollectiveSpec& spec) {
   return {spec.type, spec.reduction, spec.mode == ReductionMode::kCanonical};
@@ -27,13 +31,37 @@ absl::StatusOr<size_t> MostSources(const Collective& collective) {
   return most;
 }
 
+// The offsets, in the shared block, of the copies of a collective's inputs and outputs and of its scratch memory.
+struct BlockLayout {
+  std::vector<int64_t> inputs, outputs;
+  int64_t scratch = 0, bytes = 0;
+};
+
+BlockLayout LayoutOf(const ScheduleProgram& program) {
+  constexpr int64_t kAlignment = 64;
+  const int64_t width = tensor::ByteWidth(program.spec.type);
+  BlockLayout layout;
+  for (const int64_t count : InputCounts(program.spec, program.rank)) {
+    layout.inputs.push_back(layout.bytes);
+    layout.bytes += RoundUp(count * width, kAlignment);
+  }
+  for (const int64_t count : OutputCounts(program.spec, program.rank)) {
+    layout.outputs.push_back(layout.bytes);
+    layout.bytes += RoundUp(count * width, kAlignment);
+  }
+  layout.scratch = layout.bytes;
+  layout.bytes += program.schedule.scratch * width;
+  return layout;
+}
+
 }  // namespace
 
 DeviceCommunicator::DeviceCommunicator(const Options& options, std::unique_ptr<StagedCommunicator> staged)
-    : options_(options), staged_(std::move(staged)) {
+    : options_(options), blocks_(options.ops, options.device), staged_(std::move(staged)) {
   runner_.device = options.device;
   runner_.ops = options.ops;
   runner_.mailbox = options.mailboxes->Find(options.first_channel, options.device);
+  runner_.blocks = &blocks_;
   runner_.recorder = options.recorder;
   programs_.resize(options.collectives->collectives.size());
 }
@@ -42,6 +70,7 @@ DeviceCommunicator::DeviceCommunicator(const Options& options, std::unique_ptr<S
 DeviceCommunicator::~DeviceCommunicator() {
   runner_.mailbox->WaitUntilRead();
   options_.ops->Synchronize().IgnoreError();  // The work that uses the memory of this object has ended.
+  if (options_.abort->raised()) blocks_.KeepOwn();
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> DeviceCommunicator::Form(const Options& options,
@@ -49,27 +78,89 @@ absl::StatusOr<std::unique_ptr<Communicator>> DeviceCommunicator::Form(const Opt
   if (options.ops->memory_name().empty()) return staged;
   std::unique_ptr<DeviceCommunicator> made(new DeviceCommunicator(options, std::move(staged)));
   std::map<std::string, int> reasons;
-  bool is_needed = false;
-  for (int spec = 0; spec < std::ssize(options.collectives->collectives); ++spec) {
-    const Collective& collective = options.collectives->collectives[spec];
-    const std::vector<int>* const devices = FindGroup(collective, options.device).first;
-    if (devices == nullptr) continue;
-    const std::string why = made->WhyNot(collective, *devices);
-    if (!why.empty()) {
-      ++reasons[why];
-      made->staged_->SetReason(spec, why);
-      continue;
-    }
-    is_needed = true;
-    absl::Status status = made->Prepare(spec);
-    if (status.ok()) continue;
+  absl::Status status = made->PrepareAll(&reasons);
+  if (!status.ok()) {
     status = Annotate(status, absl::StrCat("device ", options.device, " cannot form its communicator"));
     options.abort->Raise({status, ""});
     return status;
   }
   made->LogChoice(reasons);
-  if (is_needed) return made;
+  const auto& programs = made->programs_;
+  if (std::any_of(programs.begin(), programs.end(), [](const auto& program) { return program != nullptr; }))
+    return made;
   return std::move(made->staged_);
+}
+
+// All devices of a group decide alike, because they know the same names and the same problems.
+absl::Status DeviceCommunicator::PrepareAll(std::map<std::string, int>* reasons) {
+  const auto decline = [&](int spec, const std::string& why) {
+    ++(*reasons)[why];
+    staged_->SetReason(spec, why);
+  };
+  const std::vector<Collective>& collectives = options_.collectives->collectives;
+  int64_t shared_bytes = 0;
+  for (int spec = 0; spec < std::ssize(collectives); ++spec) {
+    const std::vector<int>* const devices = FindGroup(collectives[spec], options_.device).first;
+    if (devices == nullptr) continue;
+    const std::string why = WhyNot(collectives[spec], *devices);
+    if (!why.empty()) {
+      decline(spec, why);
+      continue;
+    }
+    XLAD_RETURN_IF_ERROR(Prepare(spec));
+    if (shared_.contains(spec)) shared_bytes = std::max(shared_bytes, LayoutOf(*programs_[spec]).bytes);
+  }
+  if (shared_.empty()) return absl::OkStatus();
+  XLAD_RETURN_IF_ERROR(ShareMemory(shared_bytes));
+  for (const int spec : std::set<int>(shared_)) {
+    std::string why;
+    for (const int device : *FindGroup(collectives[spec], options_.device).first) {
+      if (why.empty()) why = blocks_.ProblemOf(device);
+    }
+    if (why.empty()) continue;
+    programs_[spec] = nullptr;
+    shared_.erase(spec);
+    decline(spec, why);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DeviceCommunicator::ShareMemory(int64_t bytes) {
+  std::set<int> peers, direct;
+  for (const int spec : shared_) {
+    const std::vector<int>& devices = *FindGroup(options_.collectives->collectives[spec], options_.device).first;
+    peers.insert(devices.begin(), devices.end());
+  }
+  peers.erase(options_.device);
+  for (const int peer : peers) {
+    if (HasOwnMemory(peer)) direct.insert(peer);
+  }
+  TextLinks links(options_.transport, kDeviceChannels + options_.first_channel + kFormChannel);
+  const absl::Status status = blocks_.Exchange(peers, direct, bytes, &links);
+  if (status.ok()) return status;
+  options_.abort->Raise({status, ""});
+  links.Revoke();
+  return status;
+}
+
+// Whether the device is in this process and has the memory of this device.
+bool DeviceCommunicator::HasOwnMemory(int device) const {
+  const auto mailbox = options_.mailboxes->Find(options_.first_channel, device);
+  return mailbox != nullptr && mailbox->memory() == runner_.mailbox->memory();
+}
+
+// Returns "" if the devices of a group have one memory or can share memory.
+std::string DeviceCommunicator::WhyNotIn(const std::vector<int>& devices) const {
+  if (std::all_of(devices.begin(), devices.end(), [this](int device) { return HasOwnMemory(device); })) return "";
+  const auto name_of = [this](int device) {
+    const auto found = options_.shared_memory.find(device);
+    return found == options_.shared_memory.end() ? "" : found->second;
+  };
+  const std::string own = name_of(options_.device);
+  const bool can_share =
+      !own.empty() && options_.transport != nullptr &&
+      std::all_of(devices.begin(), devices.end(), [&](int device) { return name_of(device) == own; });
+  return can_share ? "" : "the devices of the group do not share one memory";
 }
 
 // Returns "" if the collective runs in device memory. All devices of the group return the same, because the result
@@ -78,11 +169,7 @@ std::string DeviceCommunicator::WhyNot(const Collective& collective, const std::
   const CollectiveSpec& spec = collective.spec;
   if (!collective.plan.engine.empty()) return absl::StrCat("the plan requires ", collective.plan.engine);
   if (IsMapped(collective.plan)) return "the plan requires mapped memory";
-  for (const int device : devices) {
-    const auto mailbox = options_.mailboxes->Find(options_.first_channel, device);
-    if (mailbox == nullptr) return "some devices of the group are in other processes";
-    if (mailbox->memory() != runner_.mailbox->memory()) return "the devices of the group do not share one memory";
-  }
+  if (std::string why = WhyNotIn(devices); !why.empty()) return why;
   if (MessageType(collective.plan, spec) != spec.type) return "partial results have another type";
   if (!Reduces(spec.kind)) return "";
   if (!options_.ops->CanReduce(ReductionOf(spec))) {
@@ -109,14 +196,23 @@ void DeviceCommunicator::LogChoice(const std::map<std::string, int>& reasons) co
                                            {"others_because", absl::StrJoin(texts, "; ")}});
 }
 
-ScheduleLink* DeviceCommunicator::OpenLink(int peer, int channel) {
-  std::unique_ptr<ScheduleLink>& link = links_.by_peer[{peer, channel}];
-  if (link != nullptr) return link.get();
-  link = std::make_unique<ScheduleLink>();
+absl::StatusOr<ScheduleLink*> DeviceCommunicator::OpenLink(int peer, int channel) {
+  const auto found = links_.by_peer.find({peer, channel});
+  if (found != links_.by_peer.end()) return found->second.get();
+  auto link = std::make_unique<ScheduleLink>();
   link->peer = peer;
   link->channel = channel;
-  runner_.peers[peer] = options_.mailboxes->Find(options_.first_channel, peer);
-  return link.get();
+  if (HasOwnMemory(peer)) {
+    runner_.peers[peer] = options_.mailboxes->Find(options_.first_channel, peer);
+  } else {
+    const int number = options_.first_channel + kFirstDataChannel + channel;
+    XLAD_ASSIGN_OR_RETURN(link->send, options_.transport->OpenSend(peer, kDeviceChannels + number));
+    XLAD_ASSIGN_OR_RETURN(link->receive, options_.transport->OpenReceive(peer, kDeviceChannels + number));
+    ReadMessages& read = runner_.read[link.get()];
+    XLAD_ASSIGN_OR_RETURN(read.to_sender, options_.transport->OpenSend(peer, kReadChannels + number));
+    XLAD_ASSIGN_OR_RETURN(read.from_receiver, options_.transport->OpenReceive(peer, kReadChannels + number));
+  }
+  return links_.by_peer.emplace(std::make_pair(peer, channel), std::move(link)).first->second.get();
 }
 
 absl::Status DeviceCommunicator::Prepare(int spec) {
@@ -131,7 +227,11 @@ absl::Status DeviceCommunicator::Prepare(int spec) {
   if (!program.ok()) return Annotate(program.status(), collective.name);
   program->links = &links_;
   programs_[spec] = std::make_unique<ScheduleProgram>(*std::move(program));
-  return Grow(&scratch_, scratch);
+  if (std::all_of(devices.begin(), devices.end(), [this](int member) { return HasOwnMemory(member); })) {
+    return Grow(&scratch_, scratch);
+  }
+  shared_.insert(spec);
+  return absl::OkStatus();
 }
 
 absl::Status DeviceCommunicator::Grow(Memory* memory, int64_t bytes) {
@@ -154,6 +254,33 @@ absl::Status DeviceCommunicator::Enqueue(const ScheduleProgram& program, const C
   return DeviceRun(&runner_, program, launch, std::move(memory), ReductionOf(program.spec)).Execute();
 }
 
+// The next run on the block waits for the copies of this one, because they are on the same stream. No peer reads the
+// block between runs.
+absl::Status DeviceCommunicator::EnqueueShared(const ScheduleProgram& program, const CollectiveLaunch& launch) {
+  const int64_t width = tensor::ByteWidth(program.spec.type);
+  const std::vector<int64_t> input_counts = InputCounts(program.spec, program.rank);
+  const std::vector<int64_t> output_counts = OutputCounts(program.spec, program.rank);
+  const BlockLayout layout = LayoutOf(program);
+  std::byte* const block = blocks_.own();
+  ScheduleMemory memory;
+  std::vector<std::byte*> outputs;
+  for (size_t i = 0; i < launch.inputs.size(); ++i) {
+    memory.inputs.push_back(block + layout.inputs[i]);
+    outputs.push_back(block + layout.outputs[i]);
+    if (input_counts[i] == 0) continue;
+    XLAD_RETURN_IF_ERROR(options_.ops->Copy(block + layout.inputs[i], launch.inputs[i], input_counts[i] * width));
+  }
+  memory.outputs = outputs;
+  memory.scratch = block + layout.scratch;
+  XLAD_RETURN_IF_ERROR(DeviceRun(&runner_, program, launch, memory, ReductionOf(program.spec)).Execute());
+  if (!WritesOutputs(program.spec, program.rank)) return absl::OkStatus();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (output_counts[i] == 0) continue;
+    XLAD_RETURN_IF_ERROR(options_.ops->Copy(launch.outputs[i], outputs[i], output_counts[i] * width));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status DeviceCommunicator::Launch(const CollectiveLaunch& launch) {
   if (!IsOwn(launch.spec)) return staged_->Launch(launch);
   ScheduleProgram& program = *programs_[launch.spec];
@@ -168,7 +295,7 @@ absl::Status DeviceCommunicator::Launch(const CollectiveLaunch& launch) {
                                                            launch.step, ", device ", options_.device));
   }
   options_.recorder->Begin({launch.spec, program.rank, launch.step, launch.iteration}, &program.schedule);
-  const absl::Status status = Enqueue(program, launch);
+  const absl::Status status = shared_.contains(launch.spec) ? EnqueueShared(program, launch) : Enqueue(program, launch);
   options_.recorder->End();
   ++program.sequence;
   runner_.mailbox->Leave();
@@ -194,6 +321,9 @@ absl::Status DeviceCommunicator::Fail(const ScheduleProgram& program, const Coll
   }
   runner_.mailbox->WaitUntilRead();
   options_.ops->Synchronize().IgnoreError();
+  for (const auto& [key, link] : links_.by_peer) {
+    if (link->send != nullptr) link->send->Revoke();
+  }
   return annotated;
 }
 

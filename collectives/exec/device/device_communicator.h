@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,12 +14,16 @@
 namespace xlad::collectives {
 
 // A collective runs in device memory if all devices of its group are in this process and have one memory
-// (DeviceOps::memory_name), and the device has a kernel for the reduction. The results have the same bits as those of a
-// ScheduledCommunicator with the same plans.
+// (DeviceOps::memory_name), or if they can share memory (DeviceOps::shared_memory_name), and the device has a kernel
+// for the reduction. The results have the same bits as those of a ScheduledCommunicator with the same plans.
 //
-// Launch and Start enqueue the schedule's operations on the device's stream, and return before they have run. The
-// outputs may be used by later work of the stream. Errors of the work are returned as for all other work of the stream.
-// A started collective does not overlap with later work of the stream.
+// In shared memory, the schedule runs on copies of the inputs and outputs in a block of each device that the others can
+// open, because other processes cannot access the program's memory.
+//
+// Launch and Start enqueue the schedule's operations on the device's stream. The outputs may be used by later work of
+// the stream. In the memory of one process, they return before the operations have run; in shared memory, when the
+// messages of all operations have been read. Errors of the work are returned as for all other work of the stream. A
+// started collective does not overlap with later work of the stream.
 class DeviceCommunicator final : public Communicator {
  public:
   struct Options {
@@ -30,10 +35,13 @@ class DeviceCommunicator final : public Communicator {
     DeviceMailboxes* mailboxes = nullptr;
     AbortSignal* abort = nullptr;
     Recorder* recorder = nullptr;
+    Transport* transport = nullptr;  // May be null if all devices have one memory.
+    // The names of the shared memory of this device and of all that share a group with it, by device.
+    std::map<int, std::string> shared_memory;
   };
 
-  // Returns `staged` if no collective can run in device memory, and tells it the reasons. Everything in `options` must
-  // outlive the communicator.
+  // Returns `staged` if no collective can run in device memory, and tells it the reasons. If devices can share memory,
+  // blocks until their peers call Form too. Everything in `options` must outlive the communicator.
   static absl::StatusOr<std::unique_ptr<Communicator>> Form(const Options& options,
                                                             std::unique_ptr<StagedCommunicator> staged);
   // Waits until no peer reads this device's memory.
@@ -42,7 +50,10 @@ class DeviceCommunicator final : public Communicator {
   absl::Status Launch(const CollectiveLaunch& launch) override;
   absl::StatusOr<int64_t> Start(const CollectiveLaunch& launch) override;
   absl::Status Wait(int64_t number) override { return number == 0 ? absl::OkStatus() : staged_->Wait(number); }
-  std::string Medium(int spec) const override { return IsOwn(spec) ? "device memory" : staged_->Medium(spec); }
+  std::string Medium(int spec) const override {
+    if (!IsOwn(spec)) return staged_->Medium(spec);
+    return shared_.contains(spec) ? "shared device memory" : "device memory";
+  }
 
  private:
   // Memory that grows. The stream may use it at any time.
@@ -52,18 +63,25 @@ class DeviceCommunicator final : public Communicator {
   };
 
   DeviceCommunicator(const Options& options, std::unique_ptr<StagedCommunicator> staged);
+  absl::Status PrepareAll(std::map<std::string, int>* reasons);
   absl::Status Prepare(int spec);
+  absl::Status ShareMemory(int64_t bytes);
+  bool HasOwnMemory(int device) const;
+  std::string WhyNotIn(const std::vector<int>& devices) const;
   std::string WhyNot(const Collective& collective, const std::vector<int>& devices) const;
   void LogChoice(const std::map<std::string, int>& reasons) const;
   bool IsOwn(int spec) const { return spec >= 0 && spec < std::ssize(programs_) && programs_[spec] != nullptr; }
   absl::Status Enqueue(const ScheduleProgram& program, const CollectiveLaunch& launch);
+  absl::Status EnqueueShared(const ScheduleProgram& program, const CollectiveLaunch& launch);
   absl::Status Grow(Memory* memory, int64_t bytes);
   absl::Status Fail(const ScheduleProgram& program, const CollectiveLaunch& launch, const absl::Status& status);
-  ScheduleLink* OpenLink(int peer, int channel);
+  absl::StatusOr<ScheduleLink*> OpenLink(int peer, int channel);
 
   const Options options_;
   DeviceRunner runner_;
-  ScheduleLinks links_;                                     // Their send and receive links are null.
+  SharedBlocks blocks_;
+  std::set<int> shared_;  // The specs whose programs run in shared memory.
+  ScheduleLinks links_;
   std::vector<std::unique_ptr<ScheduleProgram>> programs_;  // By spec; null if the collective is staged.
   Memory scratch_;
   Memory inputs_;  // Copies of inputs that the outputs would overwrite too early.

@@ -7,23 +7,38 @@
 #include <vector>
 
 #include "collectives/exec/device/mailbox.h"
+#include "collectives/exec/device/shared_blocks.h"
 #include "collectives/exec/schedule_program.h"
 
 namespace xlad::collectives {
+
+// The messages to a device that is not in DeviceRunner::peers, on one channel, whose memory that device has read. The
+// release of a message by a transport does not say this, because transports copy small messages.
+struct ReadMessages {
+  ReceiveLink* from_receiver = nullptr;  // An empty message for each message that has been read.
+  SendLink* to_sender = nullptr;         // The same for the messages in the other direction.
+  int64_t sent = 0, read = 0;            // The number of messages that were sent, and that have been read.
+};
 
 // What all runs of a device share.
 struct DeviceRunner {
   int device = 0;
   DeviceOps* ops = nullptr;
   std::shared_ptr<DeviceMailbox> mailbox;
-  std::map<int, std::shared_ptr<DeviceMailbox>> peers;  // By device.
+  // By device: the peers whose memory this device accesses by their addresses.
+  std::map<int, std::shared_ptr<DeviceMailbox>> peers;
+  // The memory of the other peers. The links to them have send and receive links, which are null for those in `peers`.
+  SharedBlocks* blocks = nullptr;
+  std::map<const ScheduleLink*, ReadMessages> read;  // By link to such a peer.
   Recorder* recorder = nullptr;
   // By link: the number of messages whose release the stream waits for, or has waited for.
   std::map<const ScheduleLink*, int64_t> waited;
 };
 
 // Enqueues the operations of a schedule on the device's stream: copies, fills and reductions in device memory, and
-// waits for events of the peers' streams. Waits for its own stream only if no event can be recorded.
+// waits for events of the peers' streams. Waits for its own stream before it sends a message to a device that is not in
+// DeviceRunner::peers, and before it releases one of its messages, because that device's stream cannot wait for an
+// event of this one. Otherwise it waits for its own stream only if no event can be recorded.
 class DeviceRun {
  public:
   // `memory` is device memory. `reduction` is used if the collective reduces. The other arguments must outlive the run.
@@ -47,9 +62,12 @@ class DeviceRun {
   absl::Status Send(const ScheduleInstruction& op);
   absl::Status Write(const ScheduleInstruction& op);
   absl::Status Receive(const ScheduleInstruction& op, std::vector<Pieces>* sources, size_t* held);
+  absl::StatusOr<DeviceMessage> Take(const ScheduleLink& link, size_t* held);
+  absl::Status Release(const ScheduleInstruction& op, size_t held);
   absl::Status CheckMessage(const DeviceMessage& message, const ScheduleOperand& operand, int64_t bytes) const;
   absl::Status Combine(const ScheduleInstruction& op, absl::Span<const Pieces> sources);
   absl::Status WaitReleased(ScheduleLink* link, int64_t messages);
+  absl::Status WaitRead(ReadMessages* messages, int64_t count);
   absl::StatusOr<std::shared_ptr<const Event>> Mark();
 
   DeviceRunner& runner_;

@@ -27,7 +27,7 @@ namespace xlad::collectives {
 struct DeviceMessage {
   MessageHeader header;
   Pieces pieces;
-  std::shared_ptr<const Event> written;  // The pieces have their contents.
+  std::shared_ptr<const Event> written;  // The pieces have their contents. Null if they have them already.
 };
 
 // The messages for one device, and the releases of the messages that it has sent. All functions may be called by the

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/log.h"
 #include "base/process/cores.h"
 #include "collectives/exec/device/device_communicator.h"
@@ -11,6 +12,16 @@
 #include "collectives/exec/staged_communicator.h"
 
 namespace xlad::collectives {
+namespace {
+
+// Separates the address of a device for NCCL from the name of its shared memory. A worker of a version without shared
+// memory takes the name for a part of a message.
+constexpr char kGreetingSeparator[] = "\t";
+
+// From kDeviceChannels on, there are two channels for each of these.
+constexpr int kMaxTaskChannels = kDeviceChannels / 2;
+
+}  // namespace
 
 // Selects the transport by the location of the peer.
 class Fabric::Router final : public Transport {
@@ -138,9 +149,9 @@ absl::StatusOr<int> Fabric::ReserveChannels(const CollectiveSet& collectives) {
   int channels = 0;
   for (const Collective& collective : collectives.collectives) channels = std::max(channels, collective.plan.channels);
   const int first = next_channel_.fetch_add(kFirstDataChannel + channels);
-  if (first + kFirstDataChannel + channels <= kMaxChannels) return first;
+  if (first + kFirstDataChannel + channels <= kMaxTaskChannels) return first;
   return absl::ResourceExhaustedError(
-      absl::StrCat("the programs of this task need more than the ", kMaxChannels, " channels of its connections"));
+      absl::StrCat("the programs of this task need more than the ", kMaxTaskChannels, " channels of its connections"));
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> Fabric::MakeCommunicator(const Member& member) {
@@ -154,15 +165,28 @@ absl::StatusOr<std::unique_ptr<Communicator>> Fabric::MakeCommunicator(const Mem
   if (member.ops == nullptr) return HostCommunicator::Form({messages, memory_, own_cores_, member.recorder, ""});
   nccl::OpenedDevice opened = nccl::OpenDevice(member.ops);
   opened.endpoint.any_network = any_network_;
-  XLAD_ASSIGN_OR_RETURN(
-      auto on_host, HostCommunicator::Form({messages, memory_, own_cores_, member.recorder, opened.endpoint.Encode()}));
+  DeviceCommunicator::Options device;
+  device.device = member.device;
+  device.first_channel = member.first_channel;
+  device.collectives = member.collectives;
+  device.ops = member.ops;
+  device.mailboxes = &mailboxes_;
+  device.abort = abort_;
+  device.recorder = member.recorder;
+  device.transport = &transport(member.device);
+  device.shared_memory[member.device] = member.ops->shared_memory_name();
+  const std::string greeting =
+      absl::StrCat(opened.endpoint.Encode(), kGreetingSeparator, device.shared_memory[member.device]);
+  XLAD_ASSIGN_OR_RETURN(auto on_host,
+                        HostCommunicator::Form({messages, memory_, own_cores_, member.recorder, greeting}));
   std::map<int, nccl::Endpoint> endpoints{{member.device, opened.endpoint}};
-  for (const auto& [peer, greeting] : on_host->greetings()) endpoints[peer] = nccl::Endpoint::Decode(greeting);
+  for (const auto& [peer, text] : on_host->greetings()) {
+    const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits(kGreetingSeparator, 1));
+    endpoints[peer] = nccl::Endpoint::Decode(parts.first);
+    device.shared_memory[peer] = parts.second;
+  }
   auto staged = std::make_unique<StagedCommunicator>(member.ops, member.collectives, member.device, std::move(on_host));
-  XLAD_ASSIGN_OR_RETURN(auto on_device,
-                        DeviceCommunicator::Form({member.device, member.first_channel, member.collectives, member.ops,
-                                                  &mailboxes_, abort_, member.recorder},
-                                                 std::move(staged)));
+  XLAD_ASSIGN_OR_RETURN(auto on_device, DeviceCommunicator::Form(device, std::move(staged)));
   nccl::NcclCommunicator::Options options;
   options.device = member.device;
   options.collectives = member.collectives;

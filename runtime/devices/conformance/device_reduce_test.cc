@@ -131,6 +131,40 @@ TEST_P(DeviceReduce, ManyBlocksOfOneType) {
   EXPECT_EQ(Download(sum->get(), kMany), expected);
 }
 
+TEST_P(DeviceReduce, DevicesAccessSharedMemoryOfEachOther) {
+  if (stream_->shared_memory_name().empty()) {
+    EXPECT_EQ(stream_->AllocateShared(4).status().code(), absl::StatusCode::kUnimplemented);
+    EXPECT_EQ(stream_->OpenShared("").status().code(), absl::StatusCode::kUnimplemented);
+    return;
+  }
+  constexpr int64_t kMany = 5003;
+  const std::vector<float> a = Sequence(kMany), b = Sequence(kMany, 100);
+  const auto other = MakeDevice();
+  const std::unique_ptr<Stream> peer = *other->MakeStream();
+  EXPECT_EQ(peer->shared_memory_name(), stream_->shared_memory_name());
+  auto shared = peer->AllocateShared(kMany * 4);
+  ASSERT_TRUE(shared.ok()) << shared.status();
+  ASSERT_TRUE(peer->CopyToDevice(shared->address.get(), BytesOf(a)).ok());
+  ASSERT_TRUE(peer->Synchronize().ok());
+  auto opened = stream_->OpenShared(shared->handle);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  const auto on_b = Upload(b);
+  const auto sum = stream_->AllocateDevice(kMany * 4);
+  ASSERT_TRUE(sum.ok()) << sum.status();
+  ASSERT_TRUE(stream_->Reduce({}, sum->get(), std::vector<const void*>{opened->get(), on_b->address()}, kMany).ok());
+  std::vector<float> expected;
+  for (int64_t i = 0; i < kMany; ++i) expected.push_back(a[i] + b[i]);
+  EXPECT_EQ(Download(sum->get(), kMany), expected);
+  if (ChecksAddresses()) {
+    EXPECT_EQ(stream_->Copy(sum->get(), opened->get(), kMany * 4 + 1).code(), absl::StatusCode::kInvalidArgument);
+  }
+  for (const std::string& handle : {std::string(), std::string("1/2"), std::string(shared->handle.size(), '0')}) {
+    EXPECT_FALSE(stream_->OpenShared(handle).ok()) << handle;
+  }
+  EXPECT_FALSE(stream_->AllocateShared(-1).ok());
+  ASSERT_TRUE(stream_->Synchronize().ok());
+}
+
 TEST_P(DeviceReduce, RefusesWhatHasNoKernel) {
   const auto memory = Upload(Sequence(20));
   const std::vector<const void*> one = {memory->address()}, none, many(17, memory->address());

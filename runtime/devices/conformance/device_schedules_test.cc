@@ -60,7 +60,18 @@ class CountingOps final : public collectives::DeviceOps {
     return stream_.Reduce(reduction, to, sources, count);
   }
 
+  std::string shared_memory_name() const override { return stream_.shared_memory_name(); }
+  absl::StatusOr<SharedMemory> AllocateShared(int64_t bytes) override {
+    if (!allocates_shared) return absl::ResourceExhaustedError("too little memory");
+    return stream_.AllocateShared(bytes);
+  }
+  absl::StatusOr<std::shared_ptr<std::byte>> OpenShared(const std::string& handle) override {
+    if (!opens_shared) return absl::InternalError("the memory cannot be mapped");
+    return stream_.OpenShared(handle);
+  }
+
   int64_t host_copies = 0, reductions = 0;
+  bool allocates_shared = true, opens_shared = true;
 
  private:
   Stream& stream_;
@@ -86,11 +97,17 @@ class DeviceSchedules : public DeviceConformance {
     if (!IsSkipped() && stream_->memory_name().empty()) GTEST_SKIP() << "the device does not run schedules";
   }
 
-  static collectives::DevicesOfWorkers InOneProcess(int n) {
-    collectives::DevicesOfWorkers placement(1);
-    for (int rank = 0; rank < n; ++rank) placement[0].push_back(rank);
+  // Divides n ranks among workers, each of which has `each` ranks. The devices of different workers share memory as
+  // those of different processes do.
+  static collectives::DevicesOfWorkers OnWorkers(int n, int each) {
+    collectives::DevicesOfWorkers placement;
+    for (int rank = 0; rank < n; ++rank) {
+      if (rank % each == 0) placement.emplace_back();
+      placement.back().push_back(rank);
+    }
     return placement;
   }
+  static collectives::DevicesOfWorkers InOneProcess(int n) { return OnWorkers(n, n); }
 
   // Random bits of finite numbers, so that sums depend on their order.
   static Buffers RandomInputs(const CollectiveSpec& spec, int index, int rank) {
@@ -178,7 +195,7 @@ class DeviceSchedules : public DeviceConformance {
       if (shares) continue;
       XLAD_ASSIGN_OR_RETURN(outputs.back(), UploadTo(state, (*results)[i]));
     }
-    EXPECT_EQ(state->communicator->Medium(index), "device memory") << set.collectives[index].ToString();
+    EXPECT_EQ(state->communicator->Medium(index), medium_) << set.collectives[index].ToString();
     XLAD_RETURN_IF_ERROR(state->communicator->Launch({index, inputs, outputs, /*step=*/1, /*iteration=*/0}));
     for (size_t i = 0; i < results->size(); ++i) {
       XLAD_RETURN_IF_ERROR(state->stream->CopyToHost(absl::MakeSpan((*results)[i]), outputs[i]));
@@ -188,12 +205,15 @@ class DeviceSchedules : public DeviceConformance {
 
   // Checks all outputs, and that no collective copied anything to or from the host.
   void CompareWithHost(const CollectiveSet& set, bool in_place = false) {
+    CompareWithHost(set, InOneProcess(set.num_devices), in_place);
+  }
+  void CompareWithHost(const CollectiveSet& set, const collectives::DevicesOfWorkers& placement, bool in_place) {
     const int n = set.num_devices;
     const auto expected = OnHost(set);
     std::vector<std::vector<Buffers>> found(set.collectives.size(), std::vector<Buffers>(n));
     std::vector<absl::Status> statuses(n);
     std::atomic<int64_t> reductions = 0;
-    TestWorld world(InOneProcess(n));
+    TestWorld world(placement);
     world.Run([&](int rank) {
       statuses[rank] = [&]() -> absl::Status {
         XLAD_ASSIGN_OR_RETURN(RankState state, FormRank(&world, set, rank));
@@ -264,6 +284,8 @@ class DeviceSchedules : public DeviceConformance {
     if (GetParam().name == "cuda") return {ElementType::kF32};
     return {ElementType::kF32, ElementType::kBF16, ElementType::kS32};
   }
+
+  std::string medium_ = "device memory";
 };
 
 TEST_P(DeviceSchedules, EveryAlgorithmHasTheBitsOfTheHost) {
@@ -290,45 +312,59 @@ CollectiveSet OneSum(int n, ElementType type = ElementType::kF32, const std::str
   return set;
 }
 
+TEST_P(DeviceSchedules, EveryAlgorithmHasTheBitsOfTheHostInSharedMemory) {
+  medium_ = "shared device memory";
+  for (int n = 2; n <= 4; ++n) {
+    CompareWithHost(Everything(n, Types(), ReductionMode::kRunToRun), OnWorkers(n, 1), /*in_place=*/n == 3);
+  }
+  CompareWithHost(Everything(4, {ElementType::kF32}, ReductionMode::kCanonical), OnWorkers(4, 2), /*in_place=*/false);
+}
+
 TEST_P(DeviceSchedules, AnAbortEndsTheWaitForARank) {
   const CollectiveSet set = OneSum(4);
-  TestWorld world(InOneProcess(4));
-  std::vector<absl::Status> statuses(4);
-  std::latch formed(4);  // Without it, the failure could reach ranks that still form their communicators.
-  world.Run([&](int rank) {
-    auto state = FormRank(&world, set, rank);
-    formed.arrive_and_wait();
-    ASSERT_TRUE(state.ok()) << state.status();
-    if (rank == 2) {  // This rank fails before the collective.
-      statuses[rank] = absl::InternalError("rank 2 has failed");
-      world.worker_of(rank).abort.Raise({statuses[rank], ""});
-      return;
-    }
-    Buffers results;
-    statuses[rank] = RunOne(set, 0, rank, &*state, &results);
-    state->stream->Synchronize().IgnoreError();
-  });
-  for (const absl::Status& status : statuses) EXPECT_THAT(status.message(), HasSubstr("rank 2 has failed"));
+  for (const int each : {4, 2, 1}) {
+    medium_ = each == 4 ? "device memory" : "shared device memory";
+    TestWorld world(OnWorkers(4, each));
+    std::vector<absl::Status> statuses(4);
+    std::latch formed(4);  // Without it, the failure could reach ranks that still form their communicators.
+    world.Run([&](int rank) {
+      auto state = FormRank(&world, set, rank);
+      formed.arrive_and_wait();
+      ASSERT_TRUE(state.ok()) << state.status();
+      if (rank == 2) {  // This rank fails before the collective.
+        statuses[rank] = absl::InternalError("rank 2 has failed");
+        world.worker_of(rank).abort.Raise({statuses[rank], ""});
+        return;
+      }
+      Buffers results;
+      statuses[rank] = RunOne(set, 0, rank, &*state, &results);
+      state->stream->Synchronize().IgnoreError();
+    });
+    for (const absl::Status& status : statuses) EXPECT_THAT(status.message(), HasSubstr("rank 2 has failed")) << each;
+  }
 }
 
 TEST_P(DeviceSchedules, RanksThatDisagreeAreNamed) {
   const CollectiveSet set = OneSum(2);
-  TestWorld world(InOneProcess(2));
-  std::vector<absl::Status> statuses(2);
-  std::latch formed(2);
-  world.Run([&](int rank) {
-    auto state = FormRank(&world, set, rank);
-    formed.arrive_and_wait();
-    ASSERT_TRUE(state.ok()) << state.status();
-    const auto buffer = UploadTo(&*state, std::vector<std::byte>(1200));
-    ASSERT_TRUE(buffer.ok());
-    const std::vector<const std::byte*> input = {*buffer};
-    const std::vector<std::byte*> output = {*buffer};
-    statuses[rank] = state->communicator->Launch({0, input, output, /*step=*/7 + rank, 0});
-  });
-  // One rank finds the difference. The other one finds it too, or ends with the error of the first.
-  for (const absl::Status& status : statuses) {
-    EXPECT_THAT(status.message(), AllOf(HasSubstr("ranks disagree: here "), HasSubstr("step 7"), HasSubstr("step 8")));
+  for (const int each : {2, 1}) {
+    TestWorld world(OnWorkers(2, each));
+    std::vector<absl::Status> statuses(2);
+    std::latch formed(2);
+    world.Run([&](int rank) {
+      auto state = FormRank(&world, set, rank);
+      formed.arrive_and_wait();
+      ASSERT_TRUE(state.ok()) << state.status();
+      const auto buffer = UploadTo(&*state, std::vector<std::byte>(1200));
+      ASSERT_TRUE(buffer.ok());
+      const std::vector<const std::byte*> input = {*buffer};
+      const std::vector<std::byte*> output = {*buffer};
+      statuses[rank] = state->communicator->Launch({0, input, output, /*step=*/7 + rank, 0});
+    });
+    // One rank finds the difference. The other one finds it too, or ends with the error of the first.
+    for (const absl::Status& status : statuses) {
+      EXPECT_THAT(status.message(),
+                  AllOf(HasSubstr("ranks disagree: here "), HasSubstr("step 7"), HasSubstr("step 8")));
+    }
   }
 }
 
@@ -352,19 +388,31 @@ TEST_P(DeviceSchedules, OtherCollectivesAreStagedAndSayWhy) {
   EXPECT_EQ(media(OneSum(2, ElementType::kS4), device_.get()), staged("there is no kernel for this reduction of s4"));
   EXPECT_EQ(media(OneSum(2, ElementType::kF32, collectives::kMappedOneShot), device_.get()),
             staged("the plan requires mapped memory"));
-  // The devices of a GPU have one memory. Every simulated device has its own.
-  EXPECT_EQ(media(set, other.get()),
-            GetParam().name == "cuda" ? in_device_memory : staged("the devices of the group do not share one memory"));
+  // The devices of a GPU have one memory. Every simulated device has its own, which it can share.
+  const std::vector<std::string> shared(2, "shared device memory");
+  EXPECT_EQ(media(set, other.get()), GetParam().name == "cuda" ? in_device_memory : shared);
 }
 
-TEST_P(DeviceSchedules, DevicesOfTwoProcessesAreStaged) {
-  const CollectiveSet set = OneSum(2);
-  TestWorld world({{0}, {1}});
-  world.Run([&](int rank) {
-    auto state = FormRank(&world, set, rank);
-    ASSERT_TRUE(state.ok()) << state.status();
-    EXPECT_EQ(state->communicator->Medium(0), "host memory (staged: some devices of the group are in other processes)");
-  });
+// Rank 1 has a problem. Ranks 0 and 2 could share memory, but all ranks of a group run a collective in one way.
+TEST_P(DeviceSchedules, AllRanksAreStagedIfOneCannotShareMemory) {
+  const CollectiveSet set = OneSum(3);
+  for (const bool allocates : {true, false}) {
+    TestWorld world(OnWorkers(3, 1));
+    std::vector<std::string> media(3);
+    world.Run([&](int rank) {
+      const std::unique_ptr<Stream> stream = MakeStream();
+      CountingOps ops(stream.get());
+      ops.allocates_shared = rank != 1 || allocates;
+      ops.opens_shared = rank != 1;
+      collectives::Recorder recorder(rank, &set, &RealClock());
+      const auto formed = world.worker_of(rank).fabric->MakeCommunicator({rank, &set, &recorder, 0, nullptr, &ops});
+      ASSERT_TRUE(formed.ok()) << formed.status();
+      media[rank] = (*formed)->Medium(0);
+    });
+    const std::string why = allocates ? "device 1 cannot open the memory of device 0: the memory cannot be mapped"
+                                      : "device 1: too little memory";
+    EXPECT_EQ(media, std::vector<std::string>(3, absl::StrCat("host memory (staged: ", why, ")")));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, DeviceSchedules, ::testing::ValuesIn(AllKinds()), KindName);

@@ -50,6 +50,9 @@ class CudaStream final : public Stream {
   absl::StatusOr<std::unique_ptr<collectives::SideStream>> MakeSideStream() override;
   std::string memory_name() const override;
   absl::StatusOr<std::shared_ptr<std::byte>> AllocateDevice(int64_t bytes) override;
+  std::string shared_memory_name() const override;
+  absl::StatusOr<SharedMemory> AllocateShared(int64_t bytes) override;
+  absl::StatusOr<std::shared_ptr<std::byte>> OpenShared(const std::string& handle) override;
   bool CanReduce(const collectives::DeviceReduction& reduction) const override;
   absl::Status Reduce(const collectives::DeviceReduction& reduction, void* to, absl::Span<const void* const> sources,
                       int64_t count) override;

@@ -44,6 +44,12 @@ struct GraphUpdateInfo {
   GraphNodeHandle error_node, error_from_node;
 };
 
+// CUipcMemHandle.
+struct IpcHandle {
+  char bytes[64];
+};
+inline constexpr unsigned kIpcLazyPeerAccess = 1;  // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
+
 #define XLAD_CUDA_LAUNCH_PARAMETERS                                                                               \
   FunctionHandle function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, \
       unsigned block_z, unsigned shared_bytes, StreamHandle stream, void **arguments, void **extra
@@ -83,6 +89,9 @@ struct GraphUpdateInfo {
   F(cuMemFreeAsync, (DevicePointer address, StreamHandle stream))                                                      \
   F(cuDeviceGetDefaultMemPool, (PoolHandle * pool, DeviceId device))                                                   \
   F(cuMemPoolSetAttribute, (PoolHandle pool, int attribute, void* value))                                              \
+  F(cuIpcGetMemHandle, (IpcHandle * handle, DevicePointer address))                                                    \
+  F(cuIpcOpenMemHandle_v2, (DevicePointer * address, IpcHandle handle, unsigned flags))                                \
+  F(cuIpcCloseMemHandle, (DevicePointer address))                                                                      \
   F(cuMemHostAlloc, (void** memory, size_t bytes, unsigned flags))                                                     \
   F(cuMemFreeHost, (void* memory))                                                                                     \
   F(cuMemcpyAsync, (DevicePointer to, DevicePointer from, size_t bytes, StreamHandle stream))                          \

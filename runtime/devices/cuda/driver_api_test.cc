@@ -16,6 +16,7 @@ namespace {
   static_assert(SameFunction<Own_##name, decltype(::name)>::value, #name " differs from CUDA's declaration");
 XLAD_CUDA_FUNCTIONS(XLAD_COMPARE)
 XLAD_CUDA_GRAPH_FUNCTIONS(XLAD_COMPARE)
+static_assert(sizeof(IpcHandle) == sizeof(CUipcMemHandle));
 static_assert(sizeof(GraphUpdateInfo) == sizeof(CUgraphExecUpdateResultInfo));
 
 TEST(DriverApiTest, ConstantsAreThoseOfCuda) {
@@ -45,6 +46,7 @@ TEST(DriverApiTest, ConstantsAreThoseOfCuda) {
   EXPECT_EQ(kEventDisableTiming, CU_EVENT_DISABLE_TIMING);
   EXPECT_EQ(kEventBlockingSync, CU_EVENT_BLOCKING_SYNC);
   EXPECT_EQ(kHostAllocPortable, CU_MEMHOSTALLOC_PORTABLE);
+  EXPECT_EQ(kIpcLazyPeerAccess, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
   EXPECT_EQ(kPoolReleaseThreshold, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
   EXPECT_EQ(kJitErrorLogBuffer, CU_JIT_ERROR_LOG_BUFFER);
   EXPECT_EQ(kJitErrorLogBufferBytes, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);

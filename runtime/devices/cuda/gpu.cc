@@ -4,6 +4,7 @@
 #include <array>
 
 #include "absl/strings/str_cat.h"
+#include "base/rounding.h"
 #include "runtime/index_text.h"
 
 namespace xlad::runtime::cuda {
@@ -110,6 +111,48 @@ absl::StatusOr<DevicePointer> Gpu::Allocate(int64_t bytes) const {
 void Gpu::Free(DevicePointer address) const {
   Activate().IgnoreError();  // After a failure of the GPU, the driver frees nothing until the process ends.
   has_pools_ ? driver_.cuMemFreeAsync(address, stream_) : driver_.cuMemFree_v2(address);
+}
+
+// Memory of pools has no handles. A handle gives access to whole units of 2 MiB, so nothing else may be in them.
+absl::StatusOr<Gpu::Shared> Gpu::AllocateShared(int64_t bytes) const {
+  constexpr int64_t kUnit = 2 << 20;
+  if (bytes < 0) return OutOfMemory(bytes, "device");
+  XLAD_RETURN_IF_ERROR(Activate());
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto large = [bytes](const Shared& shared) { return shared.bytes >= bytes; };
+  const auto found = std::find_if(free_shared_.begin(), free_shared_.end(), large);
+  if (found != free_shared_.end()) {
+    const Shared shared = *found;
+    free_shared_.erase(found);
+    return shared;
+  }
+  Shared shared;
+  shared.bytes = std::max(kUnit, RoundUp(bytes, kUnit));
+  const Result allocated = driver_.cuMemAlloc_v2(&shared.address, shared.bytes);
+  if (allocated == kOutOfMemory || allocated == kInvalidValue) return OutOfMemory(bytes, "device");
+  XLAD_RETURN_IF_ERROR(Check(allocated, absl::StrCat("allocation of ", bytes, " bytes")));
+  const absl::Status exported = Check(driver_.cuIpcGetMemHandle(&shared.handle, shared.address), "cuIpcGetMemHandle");
+  if (exported.ok()) return shared;
+  driver_.cuMemFree_v2(shared.address);
+  return exported;
+}
+
+void Gpu::FreeShared(const Shared& shared) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  free_shared_.push_back(shared);
+}
+
+absl::StatusOr<DevicePointer> Gpu::OpenShared(const IpcHandle& handle) const {
+  XLAD_RETURN_IF_ERROR(Activate());
+  DevicePointer address = 0;
+  XLAD_RETURN_IF_ERROR(
+      Check(driver_.cuIpcOpenMemHandle_v2(&address, handle, kIpcLazyPeerAccess), "cuIpcOpenMemHandle"));
+  return address;
+}
+
+void Gpu::CloseShared(DevicePointer address) const {
+  Activate().IgnoreError();
+  driver_.cuIpcCloseMemHandle(address);
 }
 
 absl::StatusOr<void*> Gpu::AllocatePinned(int64_t bytes) const {

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "runtime/devices/cuda/driver.h"
@@ -37,6 +39,18 @@ class Gpu {
   // Returns ResourceExhausted, with the amount of free memory, if there is not enough memory or `bytes` is negative.
   absl::StatusOr<DevicePointer> Allocate(int64_t bytes) const;
   void Free(DevicePointer address) const;
+  // Device memory that other processes can open by the handle. FreeShared keeps it for later calls of AllocateShared,
+  // because the driver must not free memory that another process has opened.
+  struct Shared {
+    DevicePointer address = 0;
+    int64_t bytes = 0;
+    IpcHandle handle{};
+  };
+  absl::StatusOr<Shared> AllocateShared(int64_t bytes) const;
+  void FreeShared(const Shared& shared) const;
+  // Returns the address of shared memory of another process, which CloseShared gives up.
+  absl::StatusOr<DevicePointer> OpenShared(const IpcHandle& handle) const;
+  void CloseShared(DevicePointer address) const;
   // Memory of the host. Returns ResourceExhausted if there is not enough, or `bytes` is negative.
   absl::StatusOr<void*> AllocatePinned(int64_t bytes) const;
   void FreePinned(void* address) const;
@@ -56,6 +70,8 @@ class Gpu {
   bool has_pools_ = false;
   ContextHandle context_ = nullptr;
   StreamHandle stream_ = nullptr;  // The stream on which memory is allocated and freed.
+  mutable std::mutex mutex_;
+  mutable std::vector<Shared> free_shared_;
 };
 
 }  // namespace xlad::runtime::cuda

@@ -29,9 +29,9 @@ absl::Status OpaqueHeap::OutOfMemory(int64_t bytes, const std::string& why) cons
 }
 
 absl::Status OpaqueHeap::NotInBlock(const void* address, const std::string& what) const {
-  return absl::InvalidArgumentError(absl::StrFormat(
-      "%s: found %s at %p, expected it inside one allocation of this device that has not been freed", device_, what,
-      address));
+  return absl::InvalidArgumentError(
+      absl::StrFormat("%s: found %s at %p, expected it inside one allocation of this device that has not been freed",
+                      device_, what, address));
 }
 
 absl::StatusOr<std::unique_ptr<OpaqueHeap>> OpaqueHeap::Make(const std::string& device) {
@@ -45,8 +45,7 @@ OpaqueHeap::~OpaqueHeap() {
   close(file_);
 }
 
-absl::StatusOr<void*> OpaqueHeap::Allocate(int64_t bytes, MemoryKind kind) {
-  const int64_t page = sysconf(_SC_PAGESIZE);
+absl::Status OpaqueHeap::Reserve(int64_t bytes) const {
   int64_t before = allocated;
   do {
     if (bytes < 0 || bytes > most_bytes_ - before) {
@@ -55,9 +54,15 @@ absl::StatusOr<void*> OpaqueHeap::Allocate(int64_t bytes, MemoryKind kind) {
                               most_bytes_, " bytes of memory, and ", before, " are allocated on its devices"));
     }
   } while (!allocated.compare_exchange_weak(before, before + bytes));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<void*> OpaqueHeap::Allocate(int64_t bytes, MemoryKind kind) {
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  XLAD_RETURN_IF_ERROR(Reserve(bytes));
   absl::Cleanup give_back = [bytes] { allocated -= bytes; };
   Block block;
-  block.bytes = bytes;
+  block.bytes = block.reserved = bytes;
   block.mapped_bytes = (bytes / page + 1) * page;
   const std::lock_guard<std::shared_mutex> lock(mutex_);
   block.file_offset = file_bytes_;
@@ -75,8 +80,39 @@ absl::StatusOr<void*> OpaqueHeap::Allocate(int64_t bytes, MemoryKind kind) {
       return OutOfMemory(bytes, why);
     }
   }
-  blocks_.emplace(static_cast<std::byte*>(handed_out), block);
+  blocks_.emplace(static_cast<std::byte*>(handed_out), std::move(block));
   std::move(give_back).Cancel();
+  return handed_out;
+}
+
+absl::StatusOr<OpaqueHeap::Shared> OpaqueHeap::AllocateShared(int64_t bytes) {
+  XLAD_RETURN_IF_ERROR(Reserve(bytes));
+  absl::Cleanup give_back = [bytes] { allocated -= bytes; };
+  XLAD_ASSIGN_OR_RETURN(auto segment, collectives::SharedSegment::Create(static_cast<size_t>(bytes)));
+  const std::string name = segment->name();
+  XLAD_ASSIGN_OR_RETURN(void* const address, Add(std::move(segment), bytes));
+  std::move(give_back).Cancel();
+  return Shared{address, name};
+}
+
+absl::StatusOr<void*> OpaqueHeap::OpenShared(const std::string& segment) {
+  XLAD_ASSIGN_OR_RETURN(auto opened, collectives::SharedSegment::Open(segment, /*bytes=*/0));
+  return Add(std::move(opened), /*reserved=*/0);
+}
+
+absl::StatusOr<void*> OpaqueHeap::Add(std::unique_ptr<collectives::SharedSegment> segment, int64_t reserved) {
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  Block block;
+  block.bytes = static_cast<int64_t>(segment->bytes());
+  block.mapped_bytes = (block.bytes / page + 1) * page;
+  block.real = segment->data();
+  block.reserved = reserved;
+  block.segment = std::move(segment);
+  void* const handed_out =
+      mmap(nullptr, block.mapped_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (handed_out == MAP_FAILED) return OutOfMemory(block.bytes, std::strerror(errno));
+  const std::lock_guard<std::shared_mutex> lock(mutex_);
+  blocks_.emplace(static_cast<std::byte*>(handed_out), std::move(block));
   return handed_out;
 }
 
@@ -85,11 +121,13 @@ void OpaqueHeap::Free(void* address) {
   const auto found = blocks_.find(static_cast<std::byte*>(address));
   XLAD_CHECK(found != blocks_.end());
   const Block& block = found->second;
-  munmap(block.real, block.mapped_bytes);
   if (block.real != address) munmap(address, block.mapped_bytes);
-  // Returns the pages to the system. If this fails, they stay allocated until the device is destroyed.
-  (void)fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, block.file_offset, block.mapped_bytes);
-  allocated -= block.bytes;
+  if (block.segment == nullptr) {
+    munmap(block.real, block.mapped_bytes);
+    // Returns the pages to the system. If this fails, they stay allocated until the device is destroyed.
+    (void)fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, block.file_offset, block.mapped_bytes);
+  }
+  allocated -= block.reserved;
   blocks_.erase(found);
 }
 

@@ -169,8 +169,28 @@ std::string OpaqueStream::memory_name() const {
 absl::StatusOr<std::shared_ptr<std::byte>> OpaqueStream::AllocateDevice(int64_t bytes) {
   if (!runs_schedules_) return Stream::AllocateDevice(bytes);
   XLAD_ASSIGN_OR_RETURN(void* const address, heap_->Allocate(bytes, MEMORY_DEVICE));
-  return std::shared_ptr<std::byte>(static_cast<std::byte*>(address),
-                                    [heap = heap_](std::byte* freed) { heap->Free(freed); });
+  return Owned(address);
+}
+
+std::shared_ptr<std::byte> OpaqueStream::Owned(void* address) const {
+  return {static_cast<std::byte*>(address), [heap = heap_](std::byte* freed) { heap->Free(freed); }};
+}
+
+std::string OpaqueStream::shared_memory_name() const {
+  const std::string machine = runs_schedules_ ? collectives::MachineName() : "";
+  return machine.empty() ? "" : absl::StrCat(heap_->device(), " ", machine);
+}
+
+absl::StatusOr<collectives::DeviceOps::SharedMemory> OpaqueStream::AllocateShared(int64_t bytes) {
+  if (!runs_schedules_) return Stream::AllocateShared(bytes);
+  XLAD_ASSIGN_OR_RETURN(OpaqueHeap::Shared shared, heap_->AllocateShared(bytes));
+  return SharedMemory{Owned(shared.address), std::move(shared.segment)};
+}
+
+absl::StatusOr<std::shared_ptr<std::byte>> OpaqueStream::OpenShared(const std::string& handle) {
+  if (!runs_schedules_) return Stream::OpenShared(handle);
+  XLAD_ASSIGN_OR_RETURN(void* const address, heap_->OpenShared(handle));
+  return Owned(address);
 }
 
 bool OpaqueStream::CanReduce(const collectives::DeviceReduction& reduction) const {

@@ -33,6 +33,9 @@ class OpaqueStream final : public Stream {
   absl::Status Synchronize() override;
   std::string memory_name() const override;
   absl::StatusOr<std::shared_ptr<std::byte>> AllocateDevice(int64_t bytes) override;
+  std::string shared_memory_name() const override;
+  absl::StatusOr<SharedMemory> AllocateShared(int64_t bytes) override;
+  absl::StatusOr<std::shared_ptr<std::byte>> OpenShared(const std::string& handle) override;
   bool CanReduce(const collectives::DeviceReduction& reduction) const override;
   absl::Status Reduce(const collectives::DeviceReduction& reduction, void* to, absl::Span<const void* const> sources,
                       int64_t count) override;
@@ -44,6 +47,7 @@ class OpaqueStream final : public Stream {
 
  private:
   void Run();
+  std::shared_ptr<std::byte> Owned(void* address) const;
 
   const std::shared_ptr<OpaqueHeap> heap_;
   const std::unique_ptr<Stream> native_;

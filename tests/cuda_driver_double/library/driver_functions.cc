@@ -22,6 +22,7 @@ XLAD_CUDA_FUNCTIONS(XLAD_DECLARE)
 namespace {
 
 using cuda_double::DriverDouble;
+using cuda_double::WindowMemory;
 
 ContextObject the_context;
 PoolObject the_pool;
@@ -380,6 +381,24 @@ Result cuMemPoolSetAttribute(PoolHandle, int, void*) {
   XLAD_ENTER(cuMemPoolSetAttribute);
   return kSuccess;
 }
+Result cuIpcGetMemHandle(IpcHandle* handle, DevicePointer address) {
+  XLAD_ENTER(cuIpcGetMemHandle);
+  WindowMemory::Exported exported;
+  if (!Memory().Export(address, &exported)) return kInvalidValue;
+  static_assert(sizeof exported <= sizeof *handle);
+  *handle = {};
+  std::memcpy(handle->bytes, &exported, sizeof exported);
+  return kSuccess;
+}
+Result cuIpcOpenMemHandle_v2(DevicePointer* address, IpcHandle handle, unsigned flags) {
+  XLAD_ENTER_OUTSIDE_CAPTURE(cuIpcOpenMemHandle_v2);
+  if (flags != kIpcLazyPeerAccess) return kInvalidValue;
+  WindowMemory::Exported exported;
+  std::memcpy(&exported, handle.bytes, sizeof exported);
+  *address = Memory().Open(exported);
+  return *address != 0 ? kSuccess : kInvalidValue;
+}
+Result cuIpcCloseMemHandle(DevicePointer address) { return Memory().Close(address) ? kSuccess : kInvalidValue; }
 Result cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
   XLAD_ENTER_OUTSIDE_CAPTURE(cuMemHostAlloc);
   *memory = Memory().AllocatePinned(bytes);
