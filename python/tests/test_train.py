@@ -126,6 +126,28 @@ class Trees(ClusterTest):
         again = self.cluster.job(run.job_id, like=state).result()
         self.same_state(jax.tree.map(jnp.asarray, again), final, 0, 0)
 
+    def test_numbers_of_python_keep_their_values_if_their_types_change(self):
+        def shape_of(initial, change):
+            step = lambda state: (change(state), 0.0)
+            training = Training(step, initial, None, steps=1, options=DataOptions(None), name=None)
+            training.lower(None, None)
+            return training.manifest()["parameters"][0]["shape"]
+
+        as_type = lambda dtype: lambda s: jnp.asarray(s, dtype)
+        accepted = {"f16[]": (2, as_type(jnp.float16)), "u32[]": (2**31 - 1, as_type(jnp.uint32)),
+                    "bf16[]": (256, as_type(jnp.bfloat16)), "f32[]": (0, lambda s: s * 0.5),
+                    "s8[]": (2.0, as_type(jnp.int8)), "c64[]": (2, lambda s: s * 1j)}
+        for shape, (initial, change) in accepted.items():
+            self.assertEqual(shape_of(initial, change), shape)
+        self.assertEqual(shape_of(float("nan"), as_type(jnp.bfloat16)), "bf16[]")
+        refused = [(0.5, as_type(jnp.int32)), (-1, as_type(jnp.uint8)), (-1, as_type(jnp.uint32)),
+                   (257, as_type(jnp.bfloat16)), (1e10, as_type(jnp.float16)), (0.1, as_type(jnp.bfloat16)),
+                   (float("nan"), as_type(jnp.int32)), (2**24 + 1, lambda s: s * 0.5),
+                   (0, lambda s: 1 if s.dtype == np.float32 else 0.5)]
+        for initial, change in refused:
+            with self.assertRaisesRegex(TypeError, r"the step returned .* for state state, expected [fs]32\[\], as in"):
+                shape_of(initial, change)
+
     def test_equal_jobs_have_equal_programs(self):
         def step(state, batch):
             return state + batch.sum(), state.sum()

@@ -75,23 +75,27 @@ class Training:
 
         flat.__name__ = self.name
         program.name_arguments(flat, self._step, range(len(self._arguments)))
-        while True:
-            lowered = program.lower(flat, self._arguments, place, specs, out_specs=(specs.arguments[0], P()),
-                                    donate=[0])
-            if not self._strengthen(lowered.out[0]):
-                return place.axes, lowered
+        while any(map(program.is_weak, self._arrays)):
+            if not self._change_types(program.result_shapes(flat, self._arguments, place, specs)[0]):
+                break
+        return place.axes, program.lower(flat, self._arguments, place, specs, out_specs=(specs.arguments[0], P()),
+                                         donate=[0])
 
-    def _strengthen(self, new_state: Tree) -> bool:
-        """Changes the weak type of a leaf of the state to that of the new state if that is strong. In a loop over
-        jax.jit(step), it has this type from the second step on. Returns whether there is such a leaf."""
+    def _change_types(self, new_state: Tree) -> bool:
+        """Gives each leaf of the state that has a weak type the type that the step returns for it. In a loop over
+        jax.jit(step), it has this type from the second step on. Returns whether a type has changed."""
         from xlad import program
 
-        after = flatten(new_state)[0]
-        found = [i for i, array in enumerate(self._arrays) if program.is_weak(array) and not program.is_weak(after[i])]
-        for i in found:
-            self._arrays[i] = np.asarray(self._arrays[i], after[i].dtype)  # This is not a WeakArray.
+        has_changed = False
+        for i, after in enumerate(flatten(new_state)[0]):
+            before = self._arrays[i]
+            if not program.is_weak(before) or (program.is_weak(after) and after.dtype == before.dtype):
+                continue
+            array = np.asarray(before).astype(after.dtype)
+            self._arrays[i] = array.view(program.WeakArray) if program.is_weak(after) else array
+            has_changed = True
         self._arguments[0] = unflatten(self._treedef, self._arrays)
-        return bool(found)
+        return has_changed
 
     def _call(self, state: Tree, rest: Sequence[Any]) -> tuple[Tree, Any]:
         """Calls the step on plain arrays: random keys are passed as words, and metrics are returned as f32 scalars. The
@@ -127,8 +131,8 @@ class Training:
         for name, leaf, before in zip(self.state_names, jax.tree_util.tree_leaves(new_state), self._arrays):
             leaf = jax.random.key_data(leaf) if program.is_key(leaf) else leaf
             dtype = jax.dtypes.canonicalize_dtype(leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype)
-            may_change = program.is_weak(before) and not program.is_weak(leaf)
-            if (dtype != before.dtype and not may_change) or np.shape(leaf) != before.shape:
+            if (dtype != before.dtype and not _may_change(before, dtype, program.is_weak(leaf))) or (
+                    np.shape(leaf) != before.shape):
                 raise TypeError(f"the step returned {shape_text(dtype, np.shape(leaf), name)} for state {name}, "
                                 f"expected {shape_text(before.dtype, before.shape)}, as in the initial state")
 
@@ -201,6 +205,25 @@ def restore_like(state: Tree) -> Callable[[Mapping[str, np.ndarray]], Tree]:
         return unflatten(treedef, program.wrap_keys(found, keys))
 
     return restore
+
+
+def _may_change(before: np.ndarray, dtype: Any, is_weak: bool) -> bool:
+    """Whether the initial value of a leaf may be converted to the type that the step returns: its own type is weak, and
+    its value stays the same. A type that stays weak changes only from integer to real to complex, so that the changes
+    end."""
+    import jax
+
+    from xlad import program
+
+    if not program.is_weak(before) or (is_weak and jax.numpy.promote_types(before.dtype, dtype) != dtype):
+        return False
+    value = np.asarray(before)
+    with np.errstate(all="ignore"):
+        after = value.astype(dtype)
+        # The first comparison finds -1 as u32, the second finds 257 as bf16.
+        is_same = (after == value) & (after.real.astype(value.real.dtype) == value.real)
+        both_nan = (after != after) & (value != value)
+        return bool(np.all(is_same | both_nan))
 
 
 def _is_of_jax(leaf: Any) -> bool:
