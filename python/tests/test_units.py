@@ -375,7 +375,9 @@ class Indices(unittest.TestCase):
 
     def test_wrong_indices_are_refused(self):
         for index, words in [(3, "index 3 in dimension 0 of size 3"), ((0, -6), "index -6 in dimension 1 of size 5"),
-                             ((0, 0, 0), "found 3 indices, expected at most 2"), (1.5, "found index 1.5"),
+                             ((0, 0, 0), "found 3 indices, expected at most 2"),
+                             ((..., ..., 0), r"found index \(Ellipsis, Ellipsis, 0\), expected at most one"),
+                             (1.5, "found index 1.5"),
                              ("a", "found index 'a'"), (np.array([1.0]), "an index of float64"),
                              (np.array(1.5), r"found index array\(1.5\)"), (jnp.float32(1), r"found index Array\(1"),
                              (slice(1.5, 3), r"found index slice\(1.5, 3, None\), expected whole numbers"),

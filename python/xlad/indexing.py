@@ -24,10 +24,12 @@ class Index(NamedTuple):
 
 def split(index: Any, shape: tuple[int, ...], *, is_checked: bool = True) -> Index:
     """Splits an index. Integers and arrays of integers are passed to the program, so that x[i] is compiled once for all
-    i. Slices, None, ... and single booleans are part of the program. Raises IndexError if there are too many indices,
-    if an index has another type or a mask another shape, or if `is_checked` is set and a single number is out of range.
-    Elements of arrays of integers are not checked."""
+    i. Slices, None, ... and single booleans are part of the program. Raises IndexError if there are too many indices or
+    more than one ..., if an index has another type or a mask another shape, or if `is_checked` is set and a single
+    number is out of range. Elements of arrays of integers are not checked."""
     parts = [_normal(part) for part in (index if isinstance(index, tuple) else (index,))]
+    if sum(part is Ellipsis for part in parts) > 1:
+        raise IndexError(f"found index {index!r}, expected at most one ...")
     taken = sum(map(_dimensions, parts))
     if taken > len(shape):
         raise IndexError(f"found {taken} indices, expected at most {len(shape)}, the number of dimensions")
@@ -81,7 +83,7 @@ def _dimensions(part: Any) -> int:
 
 def _whole(number: Any, name: str) -> int:
     try:
-        return operator.index(number)  # All arrays have `__index__`, which raises TypeError if they have no integer.
+        return operator.index(number)  # For an array, this raises TypeError unless the array is one integer.
     except TypeError:
         raise IndexError(f"found index {name}, expected whole numbers, booleans, slices, None or ...") from None
 
