@@ -182,7 +182,8 @@ class Messages(ClusterTest):
         jitted = self.cluster.jit(step, mesh={"dp": 2}, in_shardings=P("dp"))
         np.testing.assert_array_equal(jitted(np.ones(4), np.ones(2))[0], np.full(4, 2))
         with self.assertRaisesRegex(ValueError, r"found shard_map and argument 1 of shape \[3\] split by P\('dp',\) on "
-                                                "mesh dp=2, expected sizes that are divisible by their axes"):
+                                                "mesh dp=2, expected sizes that are divisible by their axes .* such a "
+                                                "size or smaller axes, or split this argument by P"):
             jitted(np.ones(4), np.ones(3))
 
     def test_callbacks_are_named_with_their_line(self):

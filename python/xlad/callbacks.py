@@ -45,7 +45,8 @@ def refuse_shard_map(jaxpr: Any, uneven: str) -> None:
     for eqn in _equations(jaxpr):
         if eqn.primitive.name == "shard_map":
             raise ValueError(f"{_place(eqn)}found shard_map and {uneven}, expected sizes that are divisible by their "
-                             "axes in a function with shard_map: split this argument by P()")
+                             "axes in a function with shard_map: choose such a size or smaller axes, or split this "
+                             "argument by P()")
 
 
 def _equations(jaxpr: Any) -> Iterator[Any]:

@@ -195,7 +195,7 @@ def _divisible_mesh(place: Placement, specs: Specs) -> AbstractMesh | None:
     """Returns a mesh on which all sizes are divisible, because JAX requires this for arguments. The coordinator does
     not require it, and replaces the sizes of the axes. Returns None for one device."""
     mesh = place.mesh
-    if mesh is None or not specs.uneven:
+    if mesh is None or specs.first_uneven is None:
         return mesh
     return AbstractMesh((1,) * len(place.axes), mesh.axis_names, axis_types=mesh.axis_types)
 
@@ -245,8 +245,8 @@ def lower(function: Callable[..., Any], arguments: Sequence[Tree], place: Placem
             stack.enter_context(jax.sharding.use_abstract_mesh(mesh))
         stack.enter_context(_sources_of(function))
         traced = jax.jit(function, **options).trace(*_structs(arguments, mesh, specs))
-        if specs.uneven:
-            callbacks.refuse_shard_map(traced.jaxpr, f"{specs.uneven} on mesh {axes_text(place.axes)}")
+        if specs.first_uneven is not None:
+            callbacks.refuse_shard_map(traced.jaxpr, f"{specs.first_uneven} on mesh {axes_text(place.axes)}")
         more = stack.enter_context(callbacks.without_errors(callbacks.refuse(traced.jaxpr)))
         lowered = traced.lower(lowering_platforms=("cpu",), **more)
         program = lowered.compiler_ir("hlo")

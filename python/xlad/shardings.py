@@ -66,11 +66,10 @@ class RemoteSharding(NamedSharding):
 
 
 class Specs(NamedTuple):
-    """A PartitionSpec for each leaf of each argument, in trees like those of `plain`, and a description of the first
-    leaf with a size that is not divisible by its axes, or an empty text."""
+    """A PartitionSpec for each leaf of each argument, in trees like those of `plain`."""
 
     arguments: tuple[Tree, ...]
-    uneven: str
+    first_uneven: str | None  # Describes the first leaf with a size that is not divisible by its axes.
 
 
 class Arguments(NamedTuple):
@@ -97,16 +96,16 @@ def argument_specs(place: Placement, arguments: Arguments, known_axes: Collectio
     split. Axes of `known_axes` that the mesh lacks are ignored.
     """
     specs = []
-    uneven = ""
+    first_uneven = None
     for i, (found, argument) in enumerate(zip(wanted_specs(place, arguments, known_axes), arguments.trees)):
         present = arguments.present[i] if arguments.present is not None else [None] * len(found)
         filled = [spec if spec is not None else known if known is not None else P()
                   for spec, known in zip(found, present)]
         for name, spec, leaf in zip(arguments.names[i], filled, jax.tree_util.tree_leaves(argument)):
-            if not uneven and not _is_even(place.axes, spec, np.shape(leaf)):
-                uneven = f"{name} of shape {list(np.shape(leaf))} split by {spec}"
+            if first_uneven is None and not _is_even(place.axes, spec, np.shape(leaf)):
+                first_uneven = f"{name} of shape {list(np.shape(leaf))} split by {spec}"
         specs.append(jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(plain(argument)), filled))
-    return Specs(tuple(specs), uneven)
+    return Specs(tuple(specs), first_uneven)
 
 
 def wanted_specs(place: Placement, arguments: Arguments, known_axes: Collection[str] = ()) -> list[list[P | None]]:
