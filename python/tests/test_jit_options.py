@@ -1,5 +1,6 @@
 """The options of Cluster.jit are those of jax.jit."""
 
+import enum
 import functools
 import signal
 import unittest
@@ -92,10 +93,13 @@ class Options(ClusterTest):
         np.testing.assert_array_equal(double(split), x * 2)
 
     def test_numbers_of_python_have_weak_types(self):
+        class Count(enum.IntEnum):
+            TWO = 2
+
         function = lambda x, by: (x * by, by * 2, by + x.sum())
         jitted, expected = self.cluster.jit(function, mesh=MESH), jax.jit(function)
         for x in (jnp.ones(4, jnp.bfloat16), jnp.arange(4, dtype=jnp.uint8)):
-            for by in (2.0, 3, 1j, jnp.asarray(2.0), jnp.float32(2), np.float32(2), True):
+            for by in (2.0, 3, 1j, Count.TWO, np.float64(2), jnp.asarray(2.0), jnp.float32(2), np.float32(2), True):
                 with self.subTest(x=x.dtype, by=by):
                     for found, other in zip(jitted(x, by), expected(x, by), strict=True):
                         self.assertEqual((found.dtype, found.weak_type), (other.dtype, other.weak_type))

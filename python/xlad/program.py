@@ -70,7 +70,8 @@ class WeakArray(np.ndarray):
 
 def is_weak(leaf: Any) -> bool:
     """Whether jit gives the leaf a weak type, as it does to numbers of Python."""
-    return type(leaf) in (int, float, complex) or bool(getattr(leaf, "weak_type", False))
+    is_number = isinstance(leaf, (int, float, complex)) and not isinstance(leaf, (bool, np.generic))
+    return is_number or bool(getattr(leaf, "weak_type", False))
 
 
 _INSTEAD = (" (bind other values with functools.partial, name them in static_argnums of jit, or separate them from the "
