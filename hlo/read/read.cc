@@ -31,8 +31,8 @@ bool LooksLikeText(absl::string_view bytes) {
   return true;
 }
 
-// Whether the text begins with an alias of an attribute or a type in MLIR, such as "#loc1 = ". Comments of other
-// languages begin with '#', too.
+// Whether the text begins like an alias of an attribute or a type in MLIR, such as "#loc1 = ". A comment of another
+// language that begins with '#' rarely looks like this.
 bool BeginsWithAlias(absl::string_view text) {
   Lexer lexer(text);
   if (!lexer.Accept('#') && !lexer.Accept('!')) return false;
@@ -48,10 +48,12 @@ bool LooksLikeMlir(absl::string_view text) {
          absl::StartsWith(word, "builtin.") || lexer.Accept("\"builtin.module\"");
 }
 
-// HLO text begins with a word, a name or a shape.
+// HLO text begins with a word, a name or a shape. If a comment before these has no end, the parser reports its place.
 bool BeginsLikeHlo(absl::string_view text) {
-  const char first = Lexer(text).Peek();
-  return absl::ascii_isalnum(static_cast<unsigned char>(first)) || first == '%' || first == '_' || first == '(';
+  Lexer lexer(text);
+  const char first = lexer.Peek();
+  return lexer.failed() || absl::ascii_isalnum(static_cast<unsigned char>(first)) || first == '%' || first == '_' ||
+         first == '(';
 }
 
 // The prefixes of the labels of rules on the header, and the words of the header that the rules check.

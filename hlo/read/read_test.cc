@@ -48,6 +48,7 @@ TEST(Read, ReportsBytesThatAreNotAModule) {
                            "{\"a\": 1}", "\"\"\"A script.\"\"\"\n", "<html>", "[table]", "// A comment"}) {
     EXPECT_THAT(Error(text), HasSubstr("found text that is not a program, expected HLO text or an HloModuleProto"));
   }
+  EXPECT_EQ(Error("// A program\n/* HloModule m"), "2:1: found a comment without end, expected */");
   EXPECT_EQ(Error("hello world"), "1:1: found \"hello\", expected HloModule, a computation or an instruction");
   EXPECT_THAT(Error("\x7f"
                     "ELF\x02\x01\x01"),
