@@ -137,6 +137,8 @@ TEST(Quantity, AQuantityOfNoChipIsRefusedWithItsRange) {
   EXPECT_THAT(error("1e-9 GHz", Dimension::kHertz), HasSubstr("from 1 kHz to 1 THz"));
   EXPECT_EQ(*ParseQuantity("1000 PB", Dimension::kBytes), 1e18);
   EXPECT_EQ(*ParseQuantity("1 THz", Dimension::kHertz), 1e12);
+  EXPECT_DOUBLE_EQ(*ParseQuantity("0.001 ns", Dimension::kSeconds), 1e-12);
+  EXPECT_EQ(*ParseQuantity("1000000 PFLOP/s", Dimension::kOperationsPerSecond), 1e21);
 }
 
 }  // namespace
