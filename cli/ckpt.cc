@@ -49,12 +49,6 @@ std::string AbsolutePath(const std::string& path) {
   return std::filesystem::absolute(path).lexically_normal().string();
 }
 
-absl::Status ReplacedTooFast() {
-  return absl::AbortedError(
-      "the job replaces its checkpoints faster than they can be read; cancel it, keep more checkpoints, or save less "
-      "often");
-}
-
 absl::StatusOr<Source> OpenPath(const std::string& path) {
   Source source;
   if (!RealFileSystem().IsDirectory(path)) {
@@ -62,10 +56,8 @@ absl::StatusOr<Source> OpenPath(const std::string& path) {
     source.checkpoints.push_back({uri, source.store.ReadIndex(uri)});
     return source;
   }
-  const auto found = storage::ListCheckpoints(RealFileSystem(), path);
-  if (absl::IsAborted(found.status())) return ReplacedTooFast();
-  XLAD_RETURN_IF_ERROR(found.status());
-  for (const auto& checkpoint : *found) {
+  XLAD_ASSIGN_OR_RETURN(const auto found, storage::ListCheckpoints(RealFileSystem(), path));
+  for (const auto& checkpoint : found) {
     source.checkpoints.push_back({storage::FileUri(AbsolutePath(checkpoint.folder)), checkpoint.index});
   }
   source.exists = [](const std::string& uri) {
@@ -93,12 +85,9 @@ bool IsReplaced(const Source& source, const std::string& uri, const absl::Status
   return source.exists != nullptr && !status.ok() && !source.exists(uri);
 }
 
-// How often a command begins again because the running job has replaced all checkpoints that it was reading.
-constexpr int kMaxPasses = 10;
-
 // Reads the indexes of the checkpoints. If the job has replaced all of these, reads those of its later checkpoints.
 absl::Status ReadIndexes(std::vector<std::string> uris, const std::string& job, Source* source) {
-  for (int pass = 0; pass < kMaxPasses; ++pass) {
+  for (int pass = 0; pass < storage::kMaxCheckpointPasses; ++pass) {
     for (const std::string& uri : uris) {
       SourceCheckpoint found{uri, source->store.ReadIndex(uri)};
       if (!IsReplaced(*source, uri, found.index.status())) source->checkpoints.push_back(std::move(found));
@@ -106,7 +95,7 @@ absl::Status ReadIndexes(std::vector<std::string> uris, const std::string& job, 
     if (!source->checkpoints.empty()) return absl::OkStatus();
     XLAD_ASSIGN_OR_RETURN(uris, UrisOf(*source->client, job));
   }
-  return ReplacedTooFast();
+  return storage::ReplacedTooFast(job);
 }
 
 absl::StatusOr<Source> Open(const Arguments& arguments) {
@@ -115,8 +104,8 @@ absl::StatusOr<Source> Open(const Arguments& arguments) {
   if (what.substr(0, 5) != "xlad:") {
     if (RealFileSystem().Exists(what)) return OpenPath(what);
     if (absl::StrContains(what, '/')) {
-      return absl::NotFoundError(absl::StrCat("found no file or folder ", what,
-                                              ", expected a job, the folder of a checkpoint, or its URI"));
+      return absl::NotFoundError(
+          absl::StrCat("found no file or folder ", what, ", expected a job, the folder of a checkpoint, or its URI"));
     }
   }
   Source source;
@@ -163,7 +152,8 @@ Json ToJson(const SourceCheckpoint& found) {
 
 void PrintRow(const Json& json) {
   if (json.contains("error")) {
-    std::printf("%s  damaged: %s\n", json["uri"].get<std::string>().c_str(), json["error"].get<std::string>().c_str());
+    std::printf("%s  cannot be read: %s\n", json["uri"].get<std::string>().c_str(),
+                json["error"].get<std::string>().c_str());
     return;
   }
   std::printf(
@@ -194,10 +184,10 @@ int List(const Arguments& arguments) {
 // Runs a command until it has not lost all checkpoints that it was reading. `once` returns the exit code, or nothing if
 // the job has replaced all of them.
 int Repeat(const Arguments& arguments, std::optional<int> (*once)(const Arguments&)) {
-  for (int pass = 0; pass < kMaxPasses; ++pass) {
+  for (int pass = 0; pass < storage::kMaxCheckpointPasses; ++pass) {
     if (const std::optional<int> code = once(arguments); code.has_value()) return *code;
   }
-  return Fail(ReplacedTooFast());
+  return Fail(storage::ReplacedTooFast(arguments.what));
 }
 
 std::optional<int> VerifyOnce(const Arguments& arguments) {
@@ -207,8 +197,9 @@ std::optional<int> VerifyOnce(const Arguments& arguments) {
   bool all_ok = true;
   for (const SourceCheckpoint& found : source->checkpoints) {
     Json row = ToJson(found);
-    const absl::Status status = source->store.VerifyCheckpoint(found.uri);
-    if (IsReplaced(*source, found.uri, status)) continue;
+    const bool is_too_fast = absl::IsAborted(found.index.status());  // This is a job, not a checkpoint.
+    const absl::Status status = is_too_fast ? found.index.status() : source->store.VerifyCheckpoint(found.uri);
+    if (!is_too_fast && IsReplaced(*source, found.uri, status)) continue;
     if (!status.ok()) row["error"] = std::string(status.message());
     row["ok"] = status.ok();
     all_ok = all_ok && status.ok();
@@ -217,7 +208,7 @@ std::optional<int> VerifyOnce(const Arguments& arguments) {
   if (rows.empty()) return std::nullopt;  // All of them have been replaced.
   Print(rows, arguments.format);
   if (all_ok) return kOk;
-  return Fail(absl::DataLossError("found damaged checkpoints, expected none"));
+  return Fail(absl::DataLossError("found checkpoints that are damaged or could not be read, expected none"));
 }
 
 int Verify(const Arguments& arguments) { return Repeat(arguments, VerifyOnce); }
@@ -270,8 +261,8 @@ void AddCkpt(CLI::App& parent, Action* action) {
   Complete(app->add_subcommand("ls", "list checkpoints, oldest first"), List, arguments, action);
   Complete(app->add_subcommand("verify", "read every byte and compare it with the checksums"), Verify, arguments,
            action);
-  CLI::App* exported = Complete(app->add_subcommand("export", "write the newest checkpoint as safetensors"), Export,
-                                arguments, action);
+  CLI::App* exported =
+      Complete(app->add_subcommand("export", "write the newest checkpoint as safetensors"), Export, arguments, action);
   exported->add_option("--to", arguments->to, "the file, or - for standard output; default: JOB-step-N.safetensors")
       ->check(OutputFile());
 }

@@ -45,27 +45,31 @@ bool AddCheckpoint(FileSystem& files, const std::string& folder, std::vector<Fou
 }
 
 // Adds the checkpoints in the folder of one job. If the job runs, it may replace its only checkpoint after the names of
-// the folders were read. No checkpoint is then found, so the names are read again.
+// the folders were read. No checkpoint is then found, so the names are read again. A checkpoint whose index has just
+// been removed looks like one that was never committed, but a newer folder then appears in the next list.
 absl::Status AddJob(FileSystem& files, const std::string& folder, std::vector<FoundCheckpoint>* found) {
-  constexpr int kMaxLists = 10;
   const size_t before = found->size();
-  bool lost_any = false;
-  for (int i = 0; i < kMaxLists; ++i) {
-    XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(folder));
-    bool has_folders = false;
+  std::vector<std::string> previous;
+  for (int pass = 0; pass < kMaxCheckpointPasses; ++pass) {
+    XLAD_ASSIGN_OR_RETURN(std::vector<std::string> names, files.List(folder));
+    std::erase_if(names, [](const std::string& name) { return !ParseName(name).has_value(); });
+    bool lost_any = false;
     for (const std::string& name : names) {
-      if (!ParseName(name).has_value()) continue;
-      has_folders = true;
       if (!AddCheckpoint(files, JoinPath(folder, name), found)) lost_any = true;
     }
-    if (!has_folders || found->size() > before) return absl::OkStatus();
+    if (found->size() > before || (!lost_any && names == previous)) return absl::OkStatus();
+    previous = std::move(names);
   }
-  if (!lost_any) return absl::OkStatus();
-  return absl::AbortedError(absl::StrCat(folder, " was listed ", kMaxLists, " times, and each time all checkpoints in ",
-                                         "it were replaced before they could be read"));
+  return ReplacedTooFast(folder);
 }
 
 }  // namespace
+
+absl::Status ReplacedTooFast(const std::string& place) {
+  return absl::AbortedError(
+      absl::StrCat(place, ": the job replaces its checkpoints faster than they can be read; cancel it, keep more ",
+                   "checkpoints, or save less often"));
+}
 
 bool IsCheckpoint(FileSystem& files, const std::string& folder) {
   return files.Exists(JoinPath(folder, kIndexFileName));
@@ -96,8 +100,11 @@ absl::StatusOr<std::vector<FoundCheckpoint>> ListCheckpoints(FileSystem& files, 
   XLAD_RETURN_IF_ERROR(AddJob(files, path, &found));
   for (const std::string& name : names) {
     if (ParseName(name).has_value()) continue;
-    const absl::Status added = AddJob(files, JoinPath(path, name), &found);
-    if (!absl::IsNotFound(added)) XLAD_RETURN_IF_ERROR(added);  // It is a file, or has been removed meanwhile.
+    const std::string folder = JoinPath(path, name);
+    const absl::Status added = AddJob(files, folder, &found);
+    if (absl::IsNotFound(added)) continue;  // It is a file, or has been removed meanwhile.
+    if (!absl::IsAborted(added)) XLAD_RETURN_IF_ERROR(added);
+    if (!added.ok()) found.push_back({folder, added});
   }
   return found;
 }

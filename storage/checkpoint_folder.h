@@ -25,14 +25,21 @@ bool IsCheckpoint(FileSystem& files, const std::string& folder);
 // Removes the checkpoint, even if it is incomplete. OK if it does not exist.
 absl::Status RemoveCheckpointFolder(FileSystem& files, const std::string& folder);
 
+// How often a reader of a running job's checkpoints begins again because the job has replaced all that it was reading.
+inline constexpr int kMaxCheckpointPasses = 10;
+
+// The error, Aborted, of a reader that has begun again so often. `place` is the job or its folder.
+absl::Status ReplacedTooFast(const std::string& place);
+
 struct FoundCheckpoint {
   std::string folder;
   absl::StatusOr<v1::CheckpointIndex> index;  // The index, or the reason why it cannot be read.
 };
 // Lists the checkpoints at a path: the folder of one checkpoint, the folder of a job, or a root. They are sorted by
 // folder, so the checkpoints of one job are in the order of their steps. Checkpoints that a running job removes
-// meanwhile are left out. NotFound if the path is not a folder. Aborted if a running job replaces its checkpoints
-// faster than they can be read.
+// meanwhile are left out. NotFound if the path is not a folder. If a running job replaces its checkpoints faster than
+// they can be read, the result is Aborted for the folder of the job. For a root, the result then has one entry for this
+// job, with the job's folder and this error.
 absl::StatusOr<std::vector<FoundCheckpoint>> ListCheckpoints(FileSystem& files, const std::string& path);
 
 // Selects the folders of a job to remove: those of a step before `step` or of an attempt before `attempt`, except those

@@ -249,13 +249,14 @@ TEST(Checkpoint, AReplacedOneIsNotListedBesideThatOfAnotherJob) {
   EXPECT_EQ(found->back().folder, other);
 }
 
-TEST(Checkpoint, ListsOfAJobThatReplacesItsCheckpointTooFastAreAborted) {
+TEST(Checkpoint, ListsOfAJobThatReplacesItsCheckpointTooFastAreErrors) {
   Random random(15);
   const State state = SmallState(random);
   for (const bool is_read : {false, true}) {
     MemoryFiles files;
     int64_t step = 10;
     std::string newest = *WriteCheckpoint(files, state, 2, 2, {"job", 1, step});
+    const std::string other = *WriteCheckpoint(files, state, 2, 2, {"other", 1, 10});
     std::function<void()>& hook = is_read ? files.before_read : files.after_list;
     const std::function<void()> replace = [&] {
       step += 10;
@@ -263,13 +264,72 @@ TEST(Checkpoint, ListsOfAJobThatReplacesItsCheckpointTooFastAreAborted) {
       EXPECT_TRUE(RemoveCheckpointFolder(files, old).ok());
       hook = replace;
     };
-    for (const char* const path : {"/c", "/c/job"}) {
-      hook = replace;
-      EXPECT_TRUE(absl::IsAborted(ListCheckpoints(files, path).status())) << path << ", " << is_read;
-      hook = nullptr;
-      EXPECT_EQ(ListCheckpoints(files, path)->size(), 1u);
-    }
+    hook = replace;
+    const absl::Status of_job = ListCheckpoints(files, "/c/job").status();
+    EXPECT_TRUE(absl::IsAborted(of_job)) << of_job << ", " << is_read;
+    hook = replace;
+    const auto of_root = ListCheckpoints(files, "/c");
+    hook = nullptr;
+    ASSERT_TRUE(of_root.ok()) << of_root.status();
+    ASSERT_EQ(of_root->size(), 2u);
+    EXPECT_EQ(of_root->front().folder, "/c/job");
+    EXPECT_EQ(of_root->front().index.status(), of_job);
+    EXPECT_THAT(of_job.message(), HasSubstr("/c/job: the job replaces its checkpoints faster than they can be read"));
+    EXPECT_EQ(of_root->back().folder, other);
+    EXPECT_TRUE(of_root->back().index.ok());
+    EXPECT_EQ(ListCheckpoints(files, "/c/job")->size(), 1u);
+    EXPECT_EQ(ListCheckpoints(files, "/c")->size(), 2u);
   }
+}
+
+// Calls `change` when the folder of a job is listed for the second time: the first list shows whether it is a root.
+// Counts all lists.
+struct ChangeDuringSecondList {
+  ChangeDuringSecondList(MemoryFiles* files, std::function<void()> change) : files(files), change(std::move(change)) {
+    files->after_list = [this] { Listed(); };
+  }
+  ~ChangeDuringSecondList() { files->after_list = nullptr; }
+  void Listed() {
+    if (++lists == 2) change();
+    files->after_list = [this] { Listed(); };
+  }
+  MemoryFiles* files;
+  std::function<void()> change;
+  int lists = 0;
+};
+
+TEST(Checkpoint, ListsWithoutACommittedCheckpointEnd) {
+  Random random(16);
+  const State state = SmallState(random);
+  for (const bool vanishes : {false, true}) {
+    MemoryFiles files;
+    const std::string kept = *WriteCheckpoint(files, state, 2, 2, {"job", 1, 10});
+    ASSERT_TRUE(files.Remove(JoinPath(kept, kIndexFileName)).ok());
+    const std::string old = vanishes ? *WriteCheckpoint(files, state, 2, 2, {"job", 1, 20}) : "";
+    const ChangeDuringSecondList change(&files, [&] {
+      if (vanishes) EXPECT_TRUE(RemoveCheckpointFolder(files, old).ok());
+    });
+    const auto found = ListCheckpoints(files, "/c/job");
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_TRUE(found->empty());
+    EXPECT_EQ(change.lists, vanishes ? 4 : 3) << "the last two lists of the job are equal";
+  }
+}
+
+TEST(Checkpoint, AReplacedOneIsNotListedIfOnlyItsIndexIsRemoved) {
+  Random random(17);
+  const State state = SmallState(random);
+  MemoryFiles files;
+  const std::string old = *WriteCheckpoint(files, state, 2, 2, {"job", 1, 10});
+  std::string now;
+  const ChangeDuringSecondList change(&files, [&] {
+    now = *WriteCheckpoint(files, state, 2, 2, {"job", 1, 20});
+    EXPECT_TRUE(files.Remove(JoinPath(old, kIndexFileName)).ok());
+  });
+  const auto found = ListCheckpoints(files, "/c/job");
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_EQ(found->size(), 1u);
+  EXPECT_EQ(found->front().folder, now);
 }
 
 TEST(Checkpoint, JobsThatAreRemovedWhileARootIsListedAreLeftOut) {
