@@ -1,7 +1,6 @@
 #include "worker/worker_core.h"
 
 #include <algorithm>
-#include <csignal>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -43,18 +42,6 @@ void SetAnswer(const LaunchTask& launch, const Event& event, Message* answer) {
   answer->set_step(event.step);
   answer->set_accepted(event.accepted);
   answer->set_current(event.current);
-}
-
-// Completes the report of a process that ended in this way.
-WorkerMessage ExitMessage(AttemptExited exited, const ProcessEnd& end, const absl::Status& error) {
-  exited.set_pid(end.pid);
-  exited.set_exit_code(end.exit_code);
-  exited.set_signal(end.signal);
-  exited.set_out_of_memory(end.out_of_memory);
-  exited.set_what(std::string(error.message()));
-  WorkerMessage message;
-  *message.mutable_exited() = std::move(exited);
-  return message;
 }
 
 // The attempt that a message is about. The job id is empty if the message is not about an attempt.
@@ -150,6 +137,7 @@ void WorkerCore::OnRegistered(const Registered& message) {
     if (record.shard_failed.has_value() && reports_shard_failures_) SendMessage(*record.shard_failed);
     if (record.end.has_value()) SendMessage(*record.end);
   }
+  SendExits();
   if (drain_until_ns_.has_value()) RequestDrain();
 }
 
@@ -504,6 +492,13 @@ void WorkerCore::End(TaskRecord* record, WorkerMessage message) {
   if (registered_) SendMessage(std::move(message));
 }
 
+void WorkerCore::SendExits() {
+  if (!registered_) return;
+  for (WorkerMessage& message : std::exchange(exits_, {})) {
+    if (reports_exits_) SendMessage(std::move(message));
+  }
+}
+
 void WorkerCore::On(const TaskHasStopped& event) {
   TaskRecord* record = Find(event.key);
   if (record == nullptr) return;
@@ -530,8 +525,10 @@ void WorkerCore::On(const TaskHasFinished& event) {
 void WorkerCore::On(const TaskHasExited& event) {
   const ProcessEnd& end = event.end;
   if (const auto ending = ending_.extract(event.key); !ending.empty()) {
-    if (ending.mapped().exited.has_value() && registered_ && reports_exits_) {
-      SendMessage(ExitMessage(*std::move(ending.mapped().exited), end, ExitError(end)));
+    if (ending.mapped().exited.has_value()) {
+      exits_.push_back(
+          ExitMessage(*std::move(ending.mapped().exited), end, ExitError(end, options_.memory_limit_bytes)));
+      SendExits();
     }
     return StartTasks();
   }
@@ -541,7 +538,7 @@ void WorkerCore::On(const TaskHasExited& event) {
   record->exited = true;
   StartTasks();
   if (has_ended) return;
-  const absl::Status error = ExitError(end);
+  const absl::Status error = ExitError(end, options_.memory_limit_bytes);
   if (!reports_exits_) {
     return On(TaskHasFailed{event.key, record->task->finished_steps(), {error, ""}});
   }
@@ -553,23 +550,6 @@ void WorkerCore::On(const TaskHasExited& event) {
   SetKey(record->launch, &exited);
   exited.set_step(record->task->finished_steps());
   End(record, ExitMessage(std::move(exited), end, error));
-}
-
-// The status indicates whether the next attempt is likely to fail in the same way: a crash is Internal, and an external
-// cause, such as a kill, is Unavailable.
-absl::Status WorkerCore::ExitError(const ProcessEnd& end) const {
-  const std::string words = end.last_output.empty() ? "" : absl::StrCat("; its last output: ", end.last_output);
-  const std::string who = absl::StrCat("the process of the attempt (pid ", end.pid, ") ");
-  if (end.out_of_memory) {
-    const std::string limit = options_.memory_limit_bytes == 0
-                                  ? std::string("of this machine")
-                                  : absl::StrCat("(limit: ", options_.memory_limit_bytes >> 20, " MiB)");
-    return absl::ResourceExhaustedError(absl::StrCat(who, "ran out of memory ", limit, " after using ",
-                                                     end.peak_bytes >> 20, " MiB, and ended: ", end.how, words));
-  }
-  const bool from_outside = end.signal == SIGKILL || end.signal == SIGTERM;
-  const auto code = from_outside ? absl::StatusCode::kUnavailable : absl::StatusCode::kInternal;
-  return absl::Status(code, absl::StrCat(who, "ended: ", end.how, words));
 }
 
 void WorkerCore::On(const TaskHasFailed& event) {

@@ -22,6 +22,7 @@
 #include "collectives/exec/abort.h"
 #include "proto/worker.pb.h"
 #include "proto/xlad_v1.h"
+#include "worker/process_end.h"
 #include "worker/task_lease.h"
 
 namespace xlad::worker {
@@ -54,18 +55,6 @@ struct TaskKey {
   std::string job_id;
   int64_t attempt = 0;
   friend auto operator<=>(const TaskKey&, const TaskKey&) = default;
-};
-
-// How the process of an attempt ended.
-struct ProcessEnd {
-  int64_t pid = 0;
-  int exit_code = 0;           // -1 if a signal ended it.
-  int signal = 0;              // The signal that ended it, or 0.
-  bool out_of_memory = false;  // The process had no memory left, or the system killed it for lack of memory.
-  bool killed_here = false;    // The daemon killed it.
-  int64_t peak_bytes = 0;      // The maximum physical memory that it used.
-  std::string how;             // "exit code 1", "signal 11 (Segmentation fault)"
-  std::string last_output;     // The end of its standard output and error, without log lines.
 };
 
 // Events.
@@ -232,8 +221,6 @@ class WorkerCore {
   bool RunsOthers(const LaunchTask& launch) const;
   void RequestDrain();
 
-  // The error of an attempt whose process ended as in `end`.
-  absl::Status ExitError(const ProcessEnd& end) const;
   TaskRecord* Find(const TaskKey& key);
   // Removes the task. If `why` is not empty, also aborts it with this reason.
   void Forget(const TaskKey& key, const std::string& why);
@@ -242,6 +229,7 @@ class WorkerCore {
   void SendMetrics(TaskRecord* record);
   void SendTraces(TaskRecord* record);
   void SendShard(const TaskRecord& record, int64_t step);
+  void SendExits();
   void End(TaskRecord* record, WorkerMessage message);
   void FillRunning(google::protobuf::RepeatedPtrField<RunningTask>* running) const;
 
@@ -256,6 +244,7 @@ class WorkerCore {
     std::optional<AttemptExited> exited;
   };
   std::map<TaskKey, Ending> ending_;  // Forgotten tasks whose processes have not ended.
+  std::vector<WorkerMessage> exits_;  // Reports of forgotten tasks that wait for the registration.
   int64_t term_ = 0;               // The term of the newest coordinator.
   bool reports_exits_ = false;     // Whether the coordinator supports AttemptExited.
   bool sends_traces_ = false;      // Whether the coordinator supports TaskTrace.

@@ -153,6 +153,32 @@ TEST_F(TasksWithProcesses, TheEndOfAnAbortedTaskThatWritesToASharedFolderIsRepor
   }
 }
 
+TEST_F(TasksWithProcesses, TheEndOfAnAbortedTaskIsReportedAfterTheNextRegistration) {
+  CoordinatorMessage message;
+  message.mutable_registered()->set_protocol(1);
+  Handle(Connected{});
+  Handle(message);
+  CoordinatorMessage launch;
+  launch.mutable_launch()->set_job_id("job");
+  launch.mutable_launch()->set_attempt(1);
+  launch.mutable_launch()->mutable_spec()->mutable_checkpoint()->set_uri("file:/shared");
+  Handle(launch);
+  Abort("canceled");
+  Handle(Disconnected{});
+  Handle(TaskHasExited{{"job", 1}, {.pid = 77, .exit_code = -1, .signal = 9}});
+  EXPECT_EQ(Count(WorkerMessage::kExited), 0);
+  Handle(Connected{});
+  EXPECT_EQ(Count(WorkerMessage::kExited), 0) << "it is not registered yet";
+  Handle(message);
+  ASSERT_EQ(Count(WorkerMessage::kExited), 1);
+  EXPECT_EQ(sent_.back().exited().job_id(), "job");
+  EXPECT_EQ(sent_.back().exited().signal(), 9);
+  Handle(Disconnected{});
+  Handle(Connected{});
+  Handle(message);
+  EXPECT_EQ(Count(WorkerMessage::kExited), 0) << "it is reported once";
+}
+
 TEST_F(TasksWithProcesses, ShardsOfOneDeviceNeedOneDevice) {
   Attach();
   LaunchOn(1, "job", 1);
