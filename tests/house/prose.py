@@ -119,7 +119,7 @@ RULES = [
     (r"\btaken note of\b|\btakes? note of\b", '"recorded"'),
     (r"\btold apart\b", '"distinguished by"'),
     (r"\b(?:is|are|was|were|be) (?:another one|others)\b", '"differs", "is a different ..."'),
-    (r"\bif (?:that|this|it) remains\b", '"if this error persists"'),
+    (r"\bif (?:that|this|it) remains(?=[.,;:)]|$)", '"if this error persists"'),
     (r"\b(?:a|one|two|several|no) words? too (?:many|few)\b", "plain words"),
     (r"\boff loopback\b", '"on an address other than loopback"'),
     (r"\bdump_folder\b", '"dump_directory"'),

@@ -119,6 +119,7 @@ Many collectives over so many devices that listing their groups would take too l
 The branch is empty unless the if has an else branch.
 One rank waits while another one writes.
 The byte that remains is padding.
+The plan is kept if it remains valid.
 """.strip().split("\n")
 
 
