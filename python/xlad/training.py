@@ -82,7 +82,7 @@ class Training:
                                          donate=[0])
 
     def _change_types(self, new_state: Tree) -> bool:
-        """Gives each leaf of the state that has a weak type the type that the step returns for it. In a loop over
+        """Converts each leaf of the state that has a weak type to the type that the step returns for it. In a loop over
         jax.jit(step), it has this type from the second step on. Returns whether a type has changed."""
         from xlad import program
 
