@@ -32,6 +32,7 @@ from xlad import protos
 
 from grid import attempts, busiest
 from harness import OWN_EXAMPLES, Process, cluster, folder, stays_open, wait_for, xlad
+from http2 import prefixed, read_frame, send_large_body, stalled_call, unread_calls
 from ports import free_ports
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
@@ -158,6 +159,25 @@ def resident_mb(pid):
     return int(line.split()[1]) / 1024
 
 
+@contextlib.contextmanager
+def sampled_memory(pid):
+    """Yields a list with the resident memory of a process in MB, to which a thread adds samples until the end."""
+    samples = [resident_mb(pid)]
+    ending = threading.Event()
+
+    def sample():
+        while not ending.wait(0.02):
+            samples.append(resident_mb(pid))
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield samples
+    finally:
+        ending.set()
+        thread.join()
+
+
 def descriptors(pid):
     return len(list(pathlib.Path(f"/proc/{pid}/fd").iterdir()))
 
@@ -167,88 +187,6 @@ def has_metrics(url):
     with contextlib.suppress(OSError, http.client.HTTPException), urllib.request.urlopen(url, timeout=60) as page:
         return b"xlad_" in page.read()
     return False
-
-
-def frame(kind, flags, stream, payload):
-    """Returns a frame of HTTP/2 (RFC 9113)."""
-    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
-
-
-def call_frame(path, stream, token=None):
-    """Returns the headers of a call (RFC 7541). The token is shorter than 100 bytes."""
-    def header(name, value):
-        return bytes([0x10, len(name)]) + name + bytes([len(value)]) + value
-
-    return frame(1, 4, stream, b"".join(header(*pair) for pair in [
-        (b":method", b"POST"), (b":scheme", b"http"), (b":path", path.encode()), (b":authority", b"x"),
-        (b"te", b"trailers"), (b"content-type", b"application/grpc"),
-        *([(b"authorization", f"Bearer {token}".encode())] if token else [])]))
-
-
-def start(first_window=65_535):
-    """Returns the start of a connection whose calls take at most `first_window` bytes."""
-    settings = b"\0\4" + first_window.to_bytes(4, "big")
-    return b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, settings)
-
-
-def prefixed(message):
-    """Returns a message of a call with its length."""
-    return b"\0" + len(message).to_bytes(4, "big") + message
-
-
-def stalled_call(path, size=10_000, first=b"", token=None):
-    """Returns the start of a call, as raw bytes (RFC 9113). After the messages `first`, it announces a message of 60 MB
-    and has its first `size` bytes. A server expects at most 65,000 of them before it has asked for more."""
-    body = first + b"\0" + (60_000_000).to_bytes(4, "big") + b"x" * size
-    return start() + call_frame(path, 1, token) + frame(0, 0, 1, body)
-
-
-def unread_calls(path, request, count):
-    """Returns a connection with `count` calls that never take any byte of a response."""
-    calls = b"".join(call_frame(path, 2 * i + 1) + frame(0, 1, 2 * i + 1, prefixed(request)) for i in range(count))
-    return start(first_window=0) + calls
-
-
-def read_exactly(connection, size):
-    read = b""
-    while len(read) < size:
-        piece = connection.recv(size - len(read))
-        if not piece:
-            raise ConnectionError("the server has closed the connection")
-        read += piece
-    return read
-
-
-def send_large_body(connection, size, path="/xlad.v1.Coordinator/PutBlob", first=b"", token=None, patience=2):
-    """Begins a call with the messages `first` and a message of 60 MB, sends `size` bytes as fast as the server permits
-    (RFC 9113, section 5.2), and returns how many it takes before it ends the call or is idle for `patience` seconds."""
-    connection.settimeout(patience)
-    connection.sendall(stalled_call(path, 0, first, token))
-    sent = 5 + len(first)
-    windows = {0: 65_535 - sent, 1: 65_535 - sent}  # The windows of the connection and of the call.
-    with contextlib.suppress(OSError):  # The server has closed the connection, or does not read any more.
-        while sent < size:
-            room = min(windows[0], windows[1], 16_384, size - sent)
-            if room > 0:
-                connection.sendall(frame(0, 0, 1, b"x" * room))
-                sent += room
-                windows = {stream: window - room for stream, window in windows.items()}
-                continue
-            head = read_exactly(connection, 9)
-            payload = read_exactly(connection, int.from_bytes(head[:3], "big"))
-            kind, flags, stream = head[3], head[4], int.from_bytes(head[5:], "big")
-            if kind in (3, 7):  # RST_STREAM, GOAWAY
-                break
-            if kind == 8:  # WINDOW_UPDATE
-                windows[stream] += int.from_bytes(payload, "big")
-            if kind == 6 and not flags & 1:  # PING
-                connection.sendall(frame(6, 1, 0, payload))
-            if kind == 4 and not flags & 1:  # SETTINGS
-                for at in range(0, len(payload), 6):
-                    if payload[at : at + 2] == b"\0\x04":  # The size of a call's first window.
-                        windows[1] += int.from_bytes(payload[at + 2 : at + 6], "big") - 65_535
-                connection.sendall(frame(4, 1, 0, b""))
-    return sent
 
 
 def send_large_bodies(kept, count, address, *args):
@@ -368,8 +306,10 @@ class Hostile(unittest.TestCase):
         pid = self.made.coordinator.pid
         before = resident_mb(pid)
         with contextlib.ExitStack() as kept:
-            taken = send_large_bodies(kept, 1, self.made.address) + send_large_bodies(kept, 23, self.made.address)
-            peak = resident_mb(pid)
+            with sampled_memory(pid) as samples:
+                # The first body has the coordinator's memory quota for itself, so it is large. The others share it.
+                taken = send_large_bodies(kept, 1, self.made.address) + send_large_bodies(kept, 23, self.made.address)
+            peak = max(samples)
             code, _, err = xlad("ps", "--coordinator", self.made.address)
             self.assertEqual(code, 0, err)
         print(f"24 stalled bodies: {sum(taken) / 1e6:.0f} MB sent, the coordinator grew from {before:.0f} to "
@@ -391,9 +331,9 @@ class Hostile(unittest.TestCase):
         first = prefixed(locate.request(session_id=session).SerializeToString())
         pid = self.made.coordinator.pid
         before = resident_mb(pid)
-        with contextlib.ExitStack() as kept:
+        with contextlib.ExitStack() as kept, sampled_memory(pid) as samples:
             taken = send_large_bodies(kept, 4, self.made.address, locate.path, first)
-            peak = resident_mb(pid)
+        peak = max(samples)
         print(f"4 second messages: {sum(taken) / 1e6:.1f} MB taken, the coordinator grew from {before:.0f} to "
               f"{peak:.0f} MB", flush=True)
         self.assertLess(max(taken), 8_000_000)
@@ -406,13 +346,18 @@ class Hostile(unittest.TestCase):
         self.assertEqual(code, grpc.StatusCode.OK, details)
         pid = self.made.coordinator.pid
         port = int(self.made.address.rsplit(":", 1)[1])
-        before = peak = resident_mb(pid)
+        before = resident_mb(pid)
         with socket.create_connection(("127.0.0.1", port), 60) as connection:
             connection.sendall(unread_calls(get.path, get.request(digest=digest).SerializeToString(), 400))
-            steady = 0  # The number of samples in a row in which it has not grown.
-            while steady < 10:
+            while read_frame(connection)[0] != 1:  # The headers of a response: the coordinator answers the calls.
+                pass
+            peak = level = resident_mb(pid)
+            steady = 0  # The number of samples in a row in which it has not grown since it had the memory `level`.
+            deadline = time.monotonic() + 60
+            while steady < 10 and peak < before + 200 and time.monotonic() < deadline:
                 time.sleep(0.2)
-                steady = steady + 1 if (now := resident_mb(pid)) <= peak + 1 else 0
+                now = resident_mb(pid)
+                steady, level = (steady + 1, level) if now <= level + 1 else (0, now)
                 peak = max(peak, now)
             code, _, err = xlad("ps", "--coordinator", self.made.address)
             self.assertEqual(code, 0, err)
