@@ -38,7 +38,7 @@ def examples():
 
 class PtxTest(unittest.TestCase):
     def assemble(self, program, gpu, where, *flags, level="-O0"):
-        """Compiles a program, assembles its PTX and returns it. With -O0, ptxas checks syntax and types in a fraction of
+        """Compiles a program, assembles its PTX and returns it. With -O0, ptxas checks syntax and types in part of
         the time, but failures of its optimizer and the resources that optimized code needs do not show."""
         ptx, cubin = where / f"{gpu}.ptx", where / f"{gpu}.cubin"
         code, _, err = xlad("compile", program, "--target", f"nvptx-{gpu}", "--emit", "ptx", "-o", ptx, *flags)
