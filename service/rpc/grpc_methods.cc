@@ -84,15 +84,14 @@ absl::Status WriteCheckedRange(storage::RangeReader& blob, const Request& reques
   return WriteRange(blob, offset, size, stream);
 }
 
-// Opens a blob. If its checksums must be computed, this ends with the client.
-absl::StatusOr<std::shared_ptr<storage::RangeReader>> OpenBlob(Engine* engine, CallStream* stream,
-                                                               const std::string& digest) {
-  return engine->blobs().OpenBlob(digest, [stream] { return stream->CheckClient(); });
+// The reading of a whole blob ends with the client, for example if the checksums of the blob must be computed.
+BlobStore::Check ClientCheck(CallStream* stream) {
+  return [stream] { return stream->CheckClient(); };
 }
 
 absl::Status GetBlob(Engine* engine, CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(const auto request, ReadRequest<GetBlobRequest>(stream));
-  XLAD_ASSIGN_OR_RETURN(const auto blob, OpenBlob(engine, stream, request.digest()));
+  XLAD_ASSIGN_OR_RETURN(const auto blob, engine->blobs().OpenBlob(request.digest(), ClientCheck(stream)));
   return WriteRange(*blob, 0, blob->size(), stream);
 }
 
@@ -115,8 +114,7 @@ Chunk PeerFor(const GetBlobRangeRequest& request, int64_t blob_bytes, CallStream
       {reader.job_id(), reader.attempt(), reader.worker_id(), {reader.failed().begin(), reader.failed().end()}},
       request.digest(), first, last);
   if (peer.empty()) return chunk;
-  const absl::StatusOr<storage::BlockSums> sums =
-      engine->blobs().SumsOf(request.digest(), [stream] { return stream->CheckClient(); });
+  const absl::StatusOr<storage::BlockSums> sums = engine->blobs().SumsOf(request.digest(), ClientCheck(stream));
   if (!sums.ok() || sums->block_bytes != storage::kBlockBytes || std::ssize(sums->sums) < last) return chunk;
   chunk.set_peer(peer);
   for (int64_t block = first; block < last; ++block) chunk.add_sums(sums->sums[block]);
@@ -125,7 +123,7 @@ Chunk PeerFor(const GetBlobRangeRequest& request, int64_t blob_bytes, CallStream
 
 absl::Status GetBlobRange(Engine* engine, CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(const auto request, ReadRequest<GetBlobRangeRequest>(stream));
-  XLAD_ASSIGN_OR_RETURN(const auto blob, OpenBlob(engine, stream, request.digest()));
+  XLAD_ASSIGN_OR_RETURN(const auto blob, engine->blobs().OpenBlob(request.digest(), ClientCheck(stream)));
   const Chunk peer = PeerFor(request, blob->size(), stream, engine);
   if (!peer.peer().empty()) return stream->Write(peer);
   return WriteCheckedRange(*blob, request, absl::StrCat("blob ", request.digest()), stream);
@@ -259,7 +257,7 @@ absl::Status HasBlobs(Engine* engine, CallStream* stream) {
   for (const std::string& digest : request.digests()) {
     if (!seen.insert(digest).second) continue;
     XLAD_RETURN_IF_ERROR(stream->CheckClient());
-    XLAD_ASSIGN_OR_RETURN(const bool is_whole, engine->blobs().Verify(digest, [&] { return stream->CheckClient(); }));
+    XLAD_ASSIGN_OR_RETURN(const bool is_whole, engine->blobs().Verify(digest, ClientCheck(stream)));
     if (!is_whole) response.add_missing(digest);
   }
   return stream->Write(response);
