@@ -12,7 +12,9 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import xlad
+from xlad import safetensors
 from xlad.batches import DataOptions
+from xlad.element_types import shape_text
 from xlad.training import Training
 from xlad.waiting import Waiting
 
@@ -131,12 +133,17 @@ class Trees(ClusterTest):
             step = lambda state: (change(state), 0.0)
             training = Training(step, initial, None, steps=1, options=DataOptions(None), name=None)
             training.lower(None, None)
-            return training.manifest()["parameters"][0]["shape"]
+            restored = training.restore(safetensors.parse(training.state_bytes()))
+            shape = training.manifest()["parameters"][0]["shape"]
+            self.assertEqual(shape_text(restored.dtype, restored.shape), shape)
+            np.testing.assert_equal(restored.astype(complex).item(), complex(initial))
+            return shape
 
         as_type = lambda dtype: lambda s: jnp.asarray(s, dtype)
         accepted = {"f16[]": (2, as_type(jnp.float16)), "u32[]": (2**31 - 1, as_type(jnp.uint32)),
                     "bf16[]": (256, as_type(jnp.bfloat16)), "f32[]": (0, lambda s: s * 0.5),
-                    "s8[]": (2.0, as_type(jnp.int8)), "c64[]": (2, lambda s: s * 1j)}
+                    "s8[]": (2.0, as_type(jnp.int8)), "c64[]": (2, lambda s: s * 1j),
+                    "f8e4m3fnuz[]": (0.5, as_type(jnp.float8_e4m3fnuz))}
         for shape, (initial, change) in accepted.items():
             self.assertEqual(shape_of(initial, change), shape)
         self.assertEqual(shape_of(float("nan"), as_type(jnp.bfloat16)), "bf16[]")

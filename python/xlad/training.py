@@ -176,19 +176,20 @@ class Training:
     def restore(self, arrays: Mapping[str, np.ndarray]) -> Tree:
         """Returns a state whose leaves have the types of the original: JAX arrays, random keys, or otherwise numpy
         arrays."""
-        return restore_like(self._state)(arrays)
+        return restore_like(self._state, self._arrays)(arrays)
 
 
-def restore_like(state: Tree) -> Callable[[Mapping[str, np.ndarray]], Tree]:
-    """Returns a function that converts arrays by name to a tree like `state`."""
+def restore_like(state: Tree, types: Sequence[np.ndarray] | None = None) -> Callable[[Mapping[str, np.ndarray]], Tree]:
+    """Returns a function that converts arrays by name to a tree like `state`. The leaves get the types of the arrays
+    `types`. Without these, a leaf of a weak type gets the type of its saved array."""
     from xlad import program
 
     leaves, treedef = flatten(state)
     keys = program.key_leaves(state)
     names = program.leaf_names(state, "state")
-    arrays_before = [program.to_array(leaf, f"state {n}") for n, leaf in zip(names, leaves)]
+    before = types or [program.to_array(leaf, f"state {n}") for n, leaf in zip(names, leaves)]
     are_of_jax = [_is_of_jax(leaf) for leaf in leaves]
-    shapes = [(a.dtype, a.shape, program.is_weak(a)) for a in arrays_before]
+    shapes = [(a.dtype, a.shape, types is None and program.is_weak(a)) for a in before]
 
     def restore(arrays: Mapping[str, np.ndarray]) -> Tree:
         import jax.numpy as jnp
