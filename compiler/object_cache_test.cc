@@ -9,6 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "base/testing/case_count.h"
 #include "compiler/compile.h"
+#include "compiler/testing/for_seeds.h"
 #include "compiler/testing/memory_objects.h"
 #include "compiler/testing/random_program.h"
 #include "hlo/testing/test_material.h"
@@ -43,20 +44,20 @@ CompileResult CompileText(const std::string& text, ObjectCache* objects) {
 TEST(ObjectCache, RandomProgramsHaveTheSameCodeWithEveryCache) {
   MemoryObjects objects;
   int64_t reused = 0;
-  for (uint64_t seed = 0; seed < CaseCount(16, 200); ++seed) {
+  const bool all_tried = ForSeeds(0, CaseCount(16, 200), [&](uint64_t seed) {
     const RandomModule made = RandomLocalProgram(seed, 3 + static_cast<int>(seed % 25), seed % 3 == 0 ? 4 : 1);
     const CompileRequest request = RequestFor(*made.module);
     const CompileResult plain = CompileWith(request, nullptr);
     const std::string expected = plain.executable.SerializeAsString();
     const CompileResult first = CompileWith(request, &objects), second = CompileWith(request, &objects);
-    EXPECT_EQ(first.executable.SerializeAsString(), expected) << seed;
-    EXPECT_EQ(second.executable.SerializeAsString(), expected) << seed;
-    EXPECT_EQ(first.compiled_objects + first.reused_objects, plain.compiled_objects) << seed;
-    EXPECT_EQ(second.compiled_objects, 0) << seed;
-    EXPECT_EQ(second.reused_objects, plain.compiled_objects) << seed;
+    EXPECT_EQ(first.executable.SerializeAsString(), expected);
+    EXPECT_EQ(second.executable.SerializeAsString(), expected);
+    EXPECT_EQ(first.compiled_objects + first.reused_objects, plain.compiled_objects);
+    EXPECT_EQ(second.compiled_objects, 0);
+    EXPECT_EQ(second.reused_objects, plain.compiled_objects);
     reused += first.reused_objects;
-  }
-  EXPECT_GT(reused, 0);  // Programs have kernels in common.
+  });
+  if (all_tried) EXPECT_GT(reused, 0);  // Programs have kernels in common.
 }
 
 // Layers of different sizes, each of which is a kernel. `op` is an operation of layer 5.

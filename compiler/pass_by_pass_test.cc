@@ -64,12 +64,13 @@ absl::Status Try(const RandomModule& made, uint64_t seed, std::set<std::string>*
 
 TEST(PassByPass, KeepsTheResults) {
   std::set<std::string> changing;
-  ForSeeds(5000, CaseCount(150, 600), [&](uint64_t seed) {
+  const bool all_tried = ForSeeds(5000, CaseCount(150, 600), [&](uint64_t seed) {
     const int devices = seed % 3 == 0 ? 2 + static_cast<int>(seed % 4) : 1;
     const RandomModule made = RandomLocalProgram(seed, 3 + static_cast<int>(seed % 23), devices);
     const absl::Status status = Try(made, seed + 1, &changing);
-    EXPECT_TRUE(status.ok()) << "seed " << seed << ": " << status;
+    EXPECT_TRUE(status.ok()) << status;
   });
+  if (!all_tried) return;
   // The programs must exercise most passes.
   for (const char* pass : {"inline-calls", "canonicalize-collectives", "simplify", "fold-constants", "cse",
                            "lower-convolutions", "canonicalize-dots", "eliminate-dead-code", "fuse",
@@ -96,20 +97,20 @@ int64_t AddControlEdges(uint64_t seed, Module* module) {
 // A pass that left an edge at an instruction that it replaced by others would keep the instruction.
 TEST(PassByPass, ControlEdgesChangeNothing) {
   int64_t edges = 0;
-  for (uint64_t seed = 7000; seed < 7000 + CaseCount(60, 300); ++seed) {
+  const bool all_tried = ForSeeds(7000, CaseCount(60, 300), [&](uint64_t seed) {
     const int devices = seed % 3 == 0 ? 2 + static_cast<int>(seed % 4) : 1;
     const std::unique_ptr<Module> plain = RandomProgram(seed, 3 + static_cast<int>(seed % 23), devices);
     const std::unique_ptr<Module> ordered = plain->Clone();
     edges += AddControlEdges(seed, ordered.get());
-    ASSERT_TRUE(hlo::Verify(*ordered).ok()) << "seed " << seed;
+    ASSERT_TRUE(hlo::Verify(*ordered).ok());
     for (Module* module : {plain.get(), ordered.get()}) {
       PassContext context;
       context.devices = devices;
-      ASSERT_TRUE(RunPipeline(*module, context, {}, nullptr).ok()) << "seed " << seed;
+      ASSERT_TRUE(RunPipeline(*module, context, {}, nullptr).ok());
     }
-    EXPECT_EQ(hlo::PrintText(*ordered), hlo::PrintText(*plain)) << "seed " << seed;
-  }
-  EXPECT_GT(edges, 100);
+    EXPECT_EQ(hlo::PrintText(*ordered), hlo::PrintText(*plain));
+  });
+  if (all_tried) EXPECT_GT(edges, 100);
 }
 
 }  // namespace

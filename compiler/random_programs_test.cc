@@ -70,8 +70,9 @@ void RunBoth(uint64_t seed, int instructions, int devices) {
   };
   const auto tries = static_cast<int>(NumberFrom("XLAD_SHRINK", 1000));
   const std::unique_ptr<Module> small = Shrink(*made.module, fails, tries);
-  ADD_FAILURE() << "seed " << seed << ", " << instructions << " instructions, " << devices << " devices: " << status
-                << "\nShrunk (" << Try(*small, seed, made) << "):\n" << hlo::PrintText(*small);
+  ADD_FAILURE() << instructions << " instructions, " << devices << " devices: " << status << "\nShrunk ("
+                << Try(*small, seed, made) << "):\n"
+                << hlo::PrintText(*small);
 }
 
 TEST(RandomPrograms, OneDevice) {

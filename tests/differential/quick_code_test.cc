@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/testing/case_count.h"
 #include "compiler/compile.h"
+#include "compiler/testing/for_seeds.h"
 #include "compiler/testing/memory_objects.h"
 #include "compiler/testing/random_program.h"
 #include "hlo/text/text.h"
@@ -68,32 +69,31 @@ void ExpectSameBits(uint64_t seed, int instructions, int devices, int* quick_pro
     ASSERT_TRUE(found.ok()) << found.status();
     for (int d = 0; d < devices; ++d) {
       const absl::Status same = compiler::CompareResults((*found)[d], (*expected)[d], SameNumbers(made.exactness));
-      ASSERT_TRUE(same.ok()) << "seed " << seed << ", device " << d << ": " << same << "\n"
-                             << hlo::PrintText(*made.module);
+      ASSERT_TRUE(same.ok()) << "device " << d << ": " << same << "\n" << hlo::PrintText(*made.module);
     }
-    if (!quick.quick()) EXPECT_EQ(quick.SerializeAsString(), optimized.SerializeAsString()) << seed;
+    if (!quick.quick()) EXPECT_EQ(quick.SerializeAsString(), optimized.SerializeAsString());
     quick.clear_quick();
     *quick.mutable_object_code() = optimized.object_code();
-    EXPECT_EQ(quick.SerializeAsString(), optimized.SerializeAsString()) << "only the code differs; seed " << seed;
+    EXPECT_EQ(quick.SerializeAsString(), optimized.SerializeAsString()) << "only the code differs";
   }
 }
 
 TEST(QuickCode, OneDevice) {
   const uint64_t cases = CaseCount(40, 1000);
   int quick_programs = 0;
-  for (uint64_t seed = 0; seed < cases && !HasFailure(); ++seed) {
+  const bool all_tried = compiler::ForSeeds(0, cases, [&](uint64_t seed) {
     ExpectSameBits(seed, 3 + static_cast<int>(seed % 40), 1, &quick_programs);
-  }
-  EXPECT_GT(quick_programs, cases / 2);
+  });
+  if (all_tried) EXPECT_GT(quick_programs, cases / 2);
 }
 
 TEST(QuickCode, ManyDevices) {
   const uint64_t cases = CaseCount(12, 200);
   int quick_programs = 0;
-  for (uint64_t seed = 0; seed < cases && !HasFailure(); ++seed) {
-    ExpectSameBits(500'000 + seed, 3 + static_cast<int>(seed % 25), 2 + static_cast<int>(seed % 4), &quick_programs);
-  }
-  EXPECT_GT(quick_programs, cases / 2);
+  const bool all_tried = compiler::ForSeeds(500'000, cases, [&](uint64_t seed) {
+    ExpectSameBits(seed, 3 + static_cast<int>(seed % 25), 2 + static_cast<int>(seed % 4), &quick_programs);
+  });
+  if (all_tried) EXPECT_GT(quick_programs, cases / 2);
 }
 
 }  // namespace

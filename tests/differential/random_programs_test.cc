@@ -3,8 +3,7 @@
 // partitioned by annotations, and partitioned by hand.
 //
 // Each program runs in a child process, so that a crash or a hang is reported as a failure with its seed. A failure
-// prints a shrunk program. XLAD_RANDOM_PROGRAMS=N tries N programs of each kind, XLAD_SEED=S begins at seed S:
-// XLAD_RANDOM_PROGRAMS=1 XLAD_SEED=S repeats the failure of seed S.
+// prints a shrunk program. XLAD_RANDOM_PROGRAMS=N tries N programs of each kind, and XLAD_SEED=S begins at seed S.
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
@@ -28,11 +27,7 @@ void Check(Try run, const hlo::Module& module, const Case& test) {
   };
   const auto tries = static_cast<int>(NumberFrom("XLAD_SHRINK", 400));
   const std::unique_ptr<hlo::Module> small = compiler::Shrink(module, fails, tries);
-  const testing::TestInfo* info = testing::UnitTest::GetInstance()->current_test_info();
-  ADD_FAILURE() << "seed " << test.seed << ": " << failure << "\nAgain: XLAD_RANDOM_PROGRAMS=1 XLAD_SEED=" << test.seed
-                << " with --gtest_filter=" << info->test_suite_name() << "." << info->name() << "\nShrunk ("
-                << InChild(run, *small, test) << "):\n"
-                << hlo::PrintText(*small);
+  ADD_FAILURE() << failure << "\nShrunk (" << InChild(run, *small, test) << "):\n" << hlo::PrintText(*small);
 }
 
 TEST(RandomPrograms, OneDevice) {

@@ -5,14 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "base/testing/case_count.h"
 #include "compiler/codegen/tpu/interpret_lowered.h"
 #include "compiler/compile.h"
+#include "compiler/testing/for_seeds.h"
 #include "compiler/testing/random_inputs.h"
 #include "compiler/testing/random_program.h"
 #include "hlo/build/builder.h"
@@ -47,14 +48,11 @@ bool RaisePrecision(Module* module) {
   return has_products;
 }
 
-int ProgramCount() {
-  const char* const wanted = std::getenv("XLAD_RANDOM_PROGRAMS");
-  return wanted == nullptr ? 2000 : std::atoi(wanted);
-}
-
 TEST(LowerToLloTest, RandomProgramsHaveTheResultsOfTheEvaluator) {
+  // The loop counts programs, not seeds as ForSeeds does, because some seeds are skipped.
+  const auto wanted = static_cast<int>(NumberFrom("XLAD_RANDOM_PROGRAMS", 2000));
   int programs = 0, kernels = 0, macros = 0, fused = 0;
-  for (uint64_t seed = 1; programs < ProgramCount(); ++seed) {
+  for (uint64_t seed = NumberFrom("XLAD_SEED", 1); programs < wanted; ++seed) {
     RandomModule random = RandomLocalProgram(seed, 3 + static_cast<int>(seed % 8), 1);
     if (HasControlFlow(*random.module)) continue;
     // An infinity cannot be split into bf16 parts: some parts are NaNs.
@@ -312,21 +310,21 @@ bool HasNarrowFloats(const Module& module) {
 }
 
 TEST(LowerToLloTest, RandomProgramsOfLoweredInstructionsHaveNoMacroOperations) {
-  int kernels = 0;
-  for (int seed = 1; seed <= ProgramCount(); ++seed) {
-    std::unique_ptr<Module> module = LoweredPrograms(static_cast<uint64_t>(seed)).Make(2 + seed % 5);
-    const auto source = SeededRandom(static_cast<uint64_t>(seed));
+  int programs = 0, kernels = 0;
+  ForSeeds(1, 2000, [&](uint64_t seed) {
+    std::unique_ptr<Module> module = LoweredPrograms(seed).Make(2 + static_cast<int>(seed % 5));
+    const auto source = SeededRandom(seed);
     const std::vector<Array> inputs = RandomInputs(*module, source.get());
     const std::vector<Array> expected = Evaluated(*module, inputs);
     if (seed % 2 == 0) {  // The module is in the form that the compiler's passes produce.
       auto compiled = CompileToSteps(std::move(module), CompileRequest());
-      ASSERT_TRUE(compiled.ok()) << seed << ": " << compiled.status();
+      ASSERT_TRUE(compiled.ok()) << compiled.status();
       module = std::move(compiled->module);
     }
     const bool has_narrow_floats = HasNarrowFloats(*module);
     const auto run = Interpret(*module->entry(), inputs, ChipWithVmem(seed % 3 == 0 ? 1 << 20 : 128 << 20));
-    ASSERT_TRUE(run.ok()) << "seed " << seed << ": " << run.status() << "\n" << hlo::PrintText(*module);
-    ASSERT_EQ(run->macros, 0) << "seed " << seed << "\n" << hlo::PrintText(*module);
+    ASSERT_TRUE(run.ok()) << run.status() << "\n" << hlo::PrintText(*module);
+    ASSERT_EQ(run->macros, 0) << hlo::PrintText(*module);
     std::vector<Exactness> exactness;
     // A bf16 may be rounded the other way if the f32 from which it is rounded differs in its last bit. All values that
     // are computed from it then differ.
@@ -335,10 +333,11 @@ TEST(LowerToLloTest, RandomProgramsOfLoweredInstructionsHaveNoMacroOperations) {
       exactness.push_back({Agreement::kNumbers, is_float ? has_narrow_floats ? 0.05 : 2e-3 : 0});
     }
     const absl::Status same = CompareResults(run->results, expected, exactness);
-    ASSERT_TRUE(same.ok()) << "seed " << seed << ": " << same << "\n" << hlo::PrintText(*module);
+    ASSERT_TRUE(same.ok()) << same << "\n" << hlo::PrintText(*module);
+    ++programs;
     kernels += run->kernels;
-  }
-  std::printf("%d programs: %d kernels\n", ProgramCount(), kernels);
+  });
+  std::printf("%d programs: %d kernels\n", programs, kernels);
 }
 
 Array RandomFloats(const Dims& dims, Random* random) {
