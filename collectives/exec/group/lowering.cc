@@ -81,7 +81,7 @@ class Lowering {
         XLAD_RETURN_IF_ERROR(CheckOrder(spec_, op));
         step.kind = GroupStep::Kind::kReduce;
         for (const ReduceSource& source : op.sources) {
-          if (source.peer >= 0) return RefuseMessages("an operation on messages", spec_);
+          if (source.peer >= 0) return RefuseMessages("an operation on messages");
           sources.push_back(Lower(source.region));
         }
         break;
@@ -89,7 +89,7 @@ class Lowering {
         step.kind = GroupStep::Kind::kZero;
         break;
       default:
-        return RefuseMessages("an operation on messages", spec_);
+        return RefuseMessages("an operation on messages");
     }
     std::vector<Extents> dsts = {Lower(op.dst)};
     for (const Region& dst : op.more_dsts) dsts.push_back(Lower(dst));
@@ -206,9 +206,9 @@ class Lowering {
 
 }  // namespace
 
-absl::Status RefuseMessages(absl::string_view found, const CollectiveSpec& spec) {
+absl::Status RefuseMessages(absl::string_view found) {
   return absl::UnimplementedError(
-      absl::StrCat("found ", found, ", expected one of ", AlgorithmNames(/*on_mapped_memory=*/true, &spec), " (",
+      absl::StrCat("found ", found, ", expected one of ", AlgorithmNames(/*on_mapped_memory=*/true), " (",
                    kMappedWindows, " only with registered buffers), because the ranks of a process group access each ",
                    "other's memory and send no messages"));
 }

@@ -69,8 +69,8 @@ struct GroupProgram {
 enum class GroupProtocol { kBoard, kSlots, kWindows };
 
 // Returns the error of a plan that sends messages. `found` is the plan or its operation. The error names the algorithms
-// by which a process group can run the collective.
-absl::Status RefuseMessages(absl::string_view found, const CollectiveSpec& spec);
+// of process groups, each of which can run every collective.
+absl::Status RefuseMessages(absl::string_view found);
 
 // Unimplemented if the schedule has messages, other operations that process groups do not execute, or a flag that is
 // not less than kSignalFlags. InvalidArgument if it accesses the inputs or outputs of peers and the protocol is not

@@ -194,7 +194,7 @@ absl::StatusOr<std::unique_ptr<GroupOperation>> ProcessGroup::Prepare(const Coll
   }
   // A rank that exchanges no messages in this operation must refuse the plan, too, because the others refuse it.
   if (ranks_ > 1 && !IsMapped(op.plan_) && FindAlgorithm(op.plan_.algorithm).ok()) {
-    return RefuseMessages(absl::StrCat("plan ", op.plan_.ToString()), spec);
+    return RefuseMessages(absl::StrCat("plan ", op.plan_.ToString()));
   }
   XLAD_ASSIGN_OR_RETURN(op.schedule_, BuildSchedule(op.plan_, spec, rank_));
   XLAD_ASSIGN_OR_RETURN(op.command_, MakeGroupCommand(spec, op.schedule_, ProtocolOf(op.plan_, spec)));
