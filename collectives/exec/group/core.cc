@@ -124,23 +124,12 @@ std::vector<int64_t> AccessedBytes(const GroupProgram& program, int ranks) {
 
 }  // namespace
 
-int64_t BufferBytes(const GroupLaunch& launch) {
+bool StreamsResults(const GroupLaunch& launch) {
   const GroupCommand& command = *launch.command;
-  const size_t inputs = command.input_bytes.size(), outputs = command.output_bytes.size();
-  int64_t bytes = 0;
-  for (size_t i = 0; i < std::max(inputs, outputs); ++i) {
-    const int64_t in = i < inputs ? command.input_bytes[i] : 0, out = i < outputs ? command.output_bytes[i] : 0;
-    bool overlap = false;
-    if (in > 0 && out > 0) {
-      const std::byte *const input = Bytes(launch.inputs[i]), *const output = Bytes(launch.outputs[i]);
-      overlap = input < output + out && output < input + in;
-    }
-    bytes += overlap ? std::max(in, out) : in + out;
-  }
-  return bytes;
+  if (!command.streams || command.streams_in_place) return command.streams;
+  const std::byte *const input = Bytes(launch.inputs[0]), *const output = Bytes(launch.outputs[0]);
+  return input >= output + command.output_bytes[0] || output >= input + command.input_bytes[0];
 }
-
-bool StreamsResults(const GroupLaunch& launch) { return BufferBytes(launch) > launch.command->max_cached_bytes; }
 
 absl::StatusOr<GroupCommand> MakeGroupCommand(const CollectiveSpec& spec, const Schedule& schedule,
                                               GroupProtocol protocol) {

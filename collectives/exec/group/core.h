@@ -5,7 +5,6 @@
 // have finished the operation.
 #pragma once
 
-#include <limits>
 #include <optional>
 #include <vector>
 
@@ -36,8 +35,9 @@ struct GroupCommand {
   ReduceFunction reduce = nullptr;
   // Null unless the command is a board whose only step reduces all payloads.
   SmallReduceFunction small_reduce = nullptr;
-  // The results of a launch with more bytes of buffers (BufferBytes) bypass the cache.
-  int64_t max_cached_bytes = std::numeric_limits<int64_t>::max();
+  // Whether results bypass the cache if the output and the input of a rank are separate buffers, and if they share
+  // memory. `streams_in_place` implies `streams`, which requires that there is one operand.
+  bool streams = false, streams_in_place = false;
   int64_t element_bytes = 0;
   std::vector<int64_t> input_bytes, output_bytes;  // One element per operand.
   std::vector<int64_t> accessed_bytes;  // For each base (GroupBases), the end of the furthest access of any step.
@@ -58,11 +58,8 @@ struct GroupLaunch {
   absl::Span<void* const> outputs;
 };
 
-// The bytes of the inputs and outputs. If the output of an operand shares memory with its input, only the larger one
-// counts.
-int64_t BufferBytes(const GroupLaunch& launch);
-
-// Whether the results are written with stores that bypass the cache.
+// Whether this rank writes results with stores that bypass the cache. The decision depends on whether its own buffers
+// share memory, because it does not know the buffers of the others.
 bool StreamsResults(const GroupLaunch& launch);
 
 // Callbacks of a core to the object that owns it.

@@ -97,6 +97,13 @@ GroupProtocol ProtocolOf(const CollectivePlan& plan, const CollectiveSpec& spec)
   return plan.algorithm == kMappedOneShot ? GroupProtocol::kBoard : GroupProtocol::kSlots;
 }
 
-int64_t MaxCachedBytes(const GroupMachine& machine) { return machine.cache_bytes / 4 * 3 / machine.ranks; }
+bool FitsIntoCache(const CollectiveSpec& spec, bool in_place, const GroupMachine& machine) {
+  int64_t elements = 0;
+  for (int rank = 0; rank < spec.ranks; ++rank) {
+    const int64_t in = spec.input_elements(rank), out = spec.output_elements(rank);
+    elements += in_place ? std::max(in, out) : in + out;
+  }
+  return elements <= machine.cache_bytes / 4 * 3 / tensor::ByteWidth(spec.type);
+}
 
 }  // namespace xlad::collectives

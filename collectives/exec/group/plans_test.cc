@@ -58,46 +58,44 @@ TEST(GroupPlans, TheReasonNamesTheRuleAndTheSizeAtWhichTheChoiceChanges) {
             "chosen because there is one rank");
 }
 
-TEST(GroupPlans, ResultsBypassTheCacheIfTheBuffersOfAllRanksDoNotFit) {
-  constexpr int64_t kMiB = 1 << 20;
-  GroupCommand command;
-  command.max_cached_bytes = MaxCachedBytes({2, /*exclusive=*/true, 256 << 10, 32 << 20});
-  EXPECT_EQ(command.max_cached_bytes, 12 * kMiB);
-  static std::byte memory[1];  // Only the addresses of the buffers matter.
-  // The sizes of the input and output of each operand, and the distance between the two.
-  struct Operand {
-    int64_t in, out, distance;
+TEST(GroupPlans, TheBuffersOfAllRanksMustFitIntoThreeQuartersOfTheCache) {
+  struct Case {
+    CollectiveKind kind;
+    int64_t most, most_in_place;  // The largest numbers of bytes that fit into 24 bytes.
   };
-  const auto streams = [&](const std::vector<Operand>& operands) {
-    command.input_bytes.clear();
-    command.output_bytes.clear();
-    std::vector<const void*> inputs;
-    std::vector<void*> outputs;
-    const auto address = [](int64_t offset) {
-      return reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(memory) + offset);
+  for (const Case& c : {Case{CollectiveKind::kAllReduce, 3, 6}, Case{CollectiveKind::kAllGather, 1, 1},
+                        Case{CollectiveKind::kGather, 3, 3}, Case{CollectiveKind::kReduce, 4, 6}}) {
+    const auto fits = [&](int64_t bytes, bool in_place) {
+      CollectiveSpec spec = MakeSpec(c.kind, 4, bytes);
+      spec.type = tensor::ElementType::kU8;
+      return FitsIntoCache(spec, in_place, {4, /*exclusive=*/true, /*scratch_bytes=*/64, /*cache_bytes=*/32});
     };
-    int64_t at = 0;
-    for (const Operand& operand : operands) {
-      command.input_bytes.push_back(operand.in);
-      command.output_bytes.push_back(operand.out);
-      outputs.push_back(address(at));
-      inputs.push_back(address(at + operand.distance));
-      at += 100 * kMiB;
-    }
-    return StreamsResults({&command, 0, {}, inputs, outputs});
+    SCOPED_TRACE(ToString(c.kind));
+    EXPECT_TRUE(fits(c.most, /*in_place=*/false));
+    EXPECT_FALSE(fits(c.most + 1, /*in_place=*/false));
+    EXPECT_TRUE(fits(c.most_in_place, /*in_place=*/true));
+    EXPECT_FALSE(fits(c.most_in_place + 1, /*in_place=*/true));
+  }
+}
+
+TEST(GroupPlans, BuffersThatShareMemoryAreInPlace) {
+  GroupCommand command;
+  command.input_bytes = {6};
+  command.output_bytes = {12};
+  std::byte memory[18];
+  // `distance` is that of the input from the start of the output.
+  const auto streams = [&](int64_t distance) {
+    const void* const input = memory + distance;
+    void* const output = memory;
+    return StreamsResults({&command, 0, {}, {&input, 1}, {&output, 1}});
   };
-  const auto mib = [&](int64_t in, int64_t out, int64_t distance) {
-    return Operand{in * kMiB, out * kMiB, distance * kMiB};
-  };
-  EXPECT_FALSE(streams({mib(6, 6, 6)})) << "separate buffers";
-  EXPECT_TRUE(streams({mib(7, 7, 7)}));
-  EXPECT_FALSE(streams({mib(12, 12, 0)})) << "the same buffer";
-  EXPECT_TRUE(streams({mib(13, 13, 0)}));
-  EXPECT_FALSE(streams({mib(6, 12, 6)})) << "the input of a gather inside its output";
-  EXPECT_TRUE(streams({mib(6, 12, 12)}));
-  EXPECT_FALSE(streams({mib(4, 4, 0), mib(4, 4, 4)})) << "one of two operands in place";
-  EXPECT_TRUE(streams({mib(4, 4, 0), mib(5, 5, 5)}));
-  EXPECT_TRUE(streams({mib(13, 0, 0)})) << "no output";
+  EXPECT_FALSE(streams(12));
+  command.streams = true;
+  EXPECT_TRUE(streams(12));
+  EXPECT_FALSE(streams(0));
+  EXPECT_FALSE(streams(6)) << "the input of a gather inside its output";
+  command.streams_in_place = true;
+  EXPECT_TRUE(streams(0));
 }
 
 }  // namespace
