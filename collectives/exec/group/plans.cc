@@ -34,13 +34,12 @@ bool UsesShortChunks(const CollectiveSpec& spec, const GroupMachine& machine) {
   return machine.exclusive && spec.kind == CollectiveKind::kBroadcast && spec.ranks == 2;
 }
 
-// The size of the largest input for which one shot is chosen.
+// The size of the largest input for which one shot is chosen, if it fits into the scratch.
 int64_t OneShotBytes(const CollectiveSpec& spec, bool registered, const GroupMachine& machine) {
   int64_t bytes = machine.exclusive ? kOneShotBytesWithOwnCore : kOneShotBytesWithSharedCore;
   if (machine.exclusive && spec.kind == CollectiveKind::kAllGather) bytes = kOneShotBytesOfAllGather;
   if (UsesShortChunks(spec, machine)) bytes = kOneShotBytesOfBroadcast;
-  if (registered) bytes = std::min(bytes, kWindowBytes - 1);
-  return std::min(bytes, machine.scratch_bytes);
+  return registered ? std::min(bytes, kWindowBytes - 1) : bytes;
 }
 
 // The smallest number of chunks. If each rank has a core of its own, the root of a reduce can read one slot while the
@@ -53,23 +52,30 @@ int64_t LeastChunks(const CollectiveSpec& spec, const GroupMachine& machine) {
 }  // namespace
 
 GroupChoice ChooseGroupPlan(const CollectiveSpec& spec, bool registered, const GroupMachine& machine) {
-  const auto by_size = [](CollectivePlan plan, absl::string_view limit, int64_t bytes) {
-    return GroupChoice{std::move(plan),
-                       absl::StrCat("chosen by size, not by predicted time: ", limit, " ", bytes, " bytes of input")};
+  const auto by_size = [](CollectivePlan plan, absl::string_view rule) {
+    return GroupChoice{std::move(plan), absl::StrCat("chosen by size, not by predicted time: ", rule)};
   };
   const int64_t width = tensor::ByteWidth(spec.type);
   const int64_t bytes = LargestInput(spec) * width;
   const CollectivePlan windows = {.algorithm = std::string(kMappedWindows)};
   if (spec.ranks == 1) return {windows, "chosen because there is one rank"};
-  if (registered && bytes >= kWindowBytes) return by_size(windows, "windows for registered buffers from", kWindowBytes);
-  const int64_t one_shot = OneShotBytes(spec, registered, machine);
-  if (bytes <= one_shot) return by_size({.algorithm = std::string(kMappedOneShot)}, "one shot up to", one_shot);
+  const std::string windows_rule =
+      absl::StrCat("windows for registered buffers from ", kWindowBytes, " bytes of input");
+  if (registered && bytes >= kWindowBytes) return by_size(windows, windows_rule);
+  const int64_t wanted_one_shot = OneShotBytes(spec, registered, machine);
+  const int64_t one_shot = std::min(wanted_one_shot, machine.scratch_bytes);
+  const std::string limit =
+      absl::StrCat(one_shot, " bytes of input", one_shot < wanted_one_shot ? " (the size of the scratch)" : "");
+  if (bytes <= one_shot) {
+    return by_size({.algorithm = std::string(kMappedOneShot)}, absl::StrCat("one shot up to ", limit));
+  }
   CollectivePlan slots = {.algorithm = std::string(kMappedSlots)};
   const int64_t wanted = machine.exclusive ? kSlotBytesWithOwnCore : kSlotBytesWithSharedCore;
   int64_t chunks = std::max(LeastChunks(spec, machine), bytes / wanted);
   while (MappedSlotsScratch(spec, chunks) * width > machine.scratch_bytes) chunks = chunks + chunks / 8 + 1;
   slots.chunks = static_cast<int>(chunks);
-  return by_size(std::move(slots), "slots for more than", one_shot);
+  return by_size(std::move(slots),
+                 absl::StrCat("slots for more than ", limit, registered ? "; " : "", registered ? windows_rule : ""));
 }
 
 std::vector<CollectivePlan> GroupPlans(const CollectiveSpec& spec, bool registered, const GroupMachine& machine) {

@@ -19,8 +19,12 @@ struct GroupMachine {
 
 struct GroupChoice {
   CollectivePlan plan;
-  std::string why;  // The rule that chose it: "chosen by size, not by predicted time: one shot up to 16384 bytes".
+  // The rule that chose it: "chosen by size, not by predicted time: one shot up to 16384 bytes of input".
+  std::string why;
 };
+
+// If the caller gives a plan (PrepareOptions::plan), nothing is chosen, and there is no GroupChoice::why.
+//
 // All ranks must choose the same plan. A change of the choice therefore needs a new version of the control file
 // (kVersion in control.cc).
 GroupChoice ChooseGroupPlan(const CollectiveSpec& spec, bool registered, const GroupMachine& machine);

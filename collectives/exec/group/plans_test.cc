@@ -14,6 +14,7 @@ namespace xlad::collectives {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(GroupPlans, TheRootOfABroadcastFillsOneSlotWhileTheOthersReadAnother) {
   const auto plan = [](int64_t bytes, bool exclusive, int ranks = 2) {
@@ -30,6 +31,12 @@ TEST(GroupPlans, TheRootOfABroadcastFillsOneSlotWhileTheOthersReadAnother) {
   EXPECT_EQ(plan(17 << 10, /*exclusive=*/true, 3).chunks, 1);
 }
 
+GroupChoice Choose(CollectiveKind kind, int64_t bytes, bool registered, const GroupMachine& machine) {
+  CollectiveSpec spec = MakeSpec(kind, 2, bytes);
+  spec.type = tensor::ElementType::kU8;
+  return ChooseGroupPlan(spec, registered, machine);
+}
+
 int64_t NumberIn(const std::string& text) { return std::stoll(text.substr(text.find_first_of("0123456789"))); }
 
 TEST(GroupPlans, TheReasonNamesTheRuleAndTheSizeAtWhichTheChoiceChanges) {
@@ -37,11 +44,8 @@ TEST(GroupPlans, TheReasonNamesTheRuleAndTheSizeAtWhichTheChoiceChanges) {
        {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kBroadcast}) {
     for (const bool exclusive : {false, true}) {
       for (const bool registered : {false, true}) {
-        const auto choose = [&](int64_t bytes) {
-          CollectiveSpec spec = MakeSpec(kind, 2, bytes);
-          spec.type = tensor::ElementType::kU8;
-          return ChooseGroupPlan(spec, registered, {2, exclusive, 256 << 10, 32 << 20});
-        };
+        const GroupMachine machine{2, exclusive, 256 << 10, 0};
+        const auto choose = [&](int64_t bytes) { return Choose(kind, bytes, registered, machine); };
         const GroupChoice least = choose(1);
         EXPECT_THAT(least.why, HasSubstr("by size, not by predicted time: one shot up to "));
         const int64_t limit = NumberIn(least.why);
@@ -51,11 +55,25 @@ TEST(GroupPlans, TheReasonNamesTheRuleAndTheSizeAtWhichTheChoiceChanges) {
         EXPECT_EQ(next.plan.AlgorithmText(), is_window ? kMappedWindows : kMappedSlots) << next.why;
         EXPECT_THAT(next.why, HasSubstr(is_window ? "windows for registered buffers from " : "slots for more than "));
         EXPECT_EQ(NumberIn(next.why), is_window ? limit + 1 : limit);
+        EXPECT_THAT(next.why, Not(HasSubstr("scratch")));
       }
     }
   }
   EXPECT_EQ(ChooseGroupPlan(MakeSpec(CollectiveKind::kAllReduce, 1, 8), false, {}).why,
             "chosen because there is one rank");
+}
+
+TEST(GroupPlans, TheReasonNamesTheSizeOfASmallScratchAndTheSizeOfWindows) {
+  const auto why = [](int64_t bytes, bool registered, int64_t scratch_bytes) {
+    return Choose(CollectiveKind::kAllGather, bytes, registered, {2, /*exclusive=*/true, scratch_bytes, 0}).why;
+  };
+  const std::string start = "chosen by size, not by predicted time: ";
+  const std::string by_scratch = "1024 bytes of input (the size of the scratch)";
+  const std::string windows = "; windows for registered buffers from 16384 bytes of input";
+  EXPECT_EQ(why(2049, true, 256 << 10), start + "slots for more than 2048 bytes of input" + windows);
+  EXPECT_EQ(why(1024, false, 1024), start + "one shot up to " + by_scratch);
+  EXPECT_EQ(why(1025, false, 1024), start + "slots for more than " + by_scratch);
+  EXPECT_EQ(why(1025, true, 1024), start + "slots for more than " + by_scratch + windows);
 }
 
 TEST(GroupPlans, TheBuffersOfAllRanksMustFitIntoThreeQuartersOfTheCache) {
