@@ -3,10 +3,10 @@
     python3 bench/plan_selection/plan_selection.py --transport shm --ranks 2,4,8 -b 1K -e 4M -f 4
 
 For each collective and number of ranks, `xlad bench` measures at all sizes the plan that it chooses and each candidate
-that `--explain` lists. One run measures one plan of each size. A disturbance slows all sizes of a run down, so the runs
-take turns for several rounds, and the shortest time of each plan counts. The script prints the chosen plan, its
-predicted and measured time, the fastest plan, and the ratio of the two measured times. At the end, it prints the share
-of ratios that are at most 1.1, and the median error of predictions.
+that `--explain` lists. One run measures one plan of each size. Because other work may slow a run down, the runs take
+turns for several rounds. Each plan is measured once in a round, and its shortest time counts. The script prints the
+chosen plan, its predicted and measured time, the fastest plan, and the ratio of the two measured times. At the end, it
+prints the share of ratios that are at most 1.1, and the median error of predictions.
 """
 
 import argparse
@@ -23,7 +23,7 @@ CANDIDATE = re.compile(r"^#   (\S.*?)\s+predicted\s+([0-9.]+) us(  \(chosen\))?$
 
 
 def run(args, collective, ranks, *more):
-    """Returns what `xlad bench` prints, and its times in microseconds by size."""
+    """Returns what `xlad bench` prints, and its rows by size."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "rows.json"
         command = [args.xlad, "bench", collective, "--ranks", ranks, "-b", args.least, "-e", args.most, "-f",
@@ -31,7 +31,7 @@ def run(args, collective, ranks, *more):
                    "--transport", args.transport, "-R", args.registered, "--json", path, *more]
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)
         rows = json.loads(path.read_text())["rows"]
-        return done.stdout, {row["bytes"]: row["out_of_place"]["time_us"] for row in rows}
+        return done.stdout, {row["bytes"]: row for row in rows}
 
 
 def candidates(text):
@@ -45,6 +45,7 @@ def candidates(text):
             predicted[size][match[1]] = float(match[2])
             if match[3]:
                 chosen[size] = match[1]
+    assert predicted and predicted.keys() == chosen.keys(), f"a size has no chosen plan in:\n{text}"
     return predicted, chosen
 
 
@@ -54,13 +55,17 @@ def measure(args, collective, ranks):
     times = {size: {plan: [] for plan in plans} for size, plans in predicted.items()}
     for _ in range(args.rounds):
         for turn in range(max(map(len, predicted.values()))):
+            # A size with fewer plans repeats them so that each run has the same sizes. These times do not count.
             rules = {size: list(plans)[turn % len(plans)] for size, plans in predicted.items()}
             with tempfile.NamedTemporaryFile("w", suffix=".plans") as file:
                 file.writelines(f"{collective} {size}-{size} {plan}\n" for size, plan in rules.items())
                 file.flush()
                 _, found = run(args, collective, ranks, "--plans", file.name)
             for size, plan in rules.items():
-                times[size][plan].append(found[size])
+                used = found[size]["algorithm"]
+                assert used == plan, f"{size} bytes: found plan {used}, expected {plan}"
+                if turn < len(predicted[size]):
+                    times[size][plan].append(found[size]["out_of_place"]["time_us"])
     for size, found in times.items():
         best_of = {plan: min(all_times) for plan, all_times in found.items()}
         fastest = min(best_of, key=best_of.get)
