@@ -153,11 +153,15 @@ TEST(HostList, ExpandsRangesAndRepetitions) {
   EXPECT_THAT(*ExpandHostList("n[1-3,07]-ib,login"), ElementsAre("n1-ib", "n2-ib", "n3-ib", "n07-ib", "login"));
   EXPECT_THAT(*ExpandHostList("r[1-2]c[0-1]"), ElementsAre("r1c0", "r1c1", "r2c0", "r2c1"));
   EXPECT_THAT(*ExpandHostList("n[098-101]"), ElementsAre("n098", "n099", "n100", "n101"));
+  EXPECT_THAT(*ExpandHostList("[1-2][3]x"), ElementsAre("13x", "23x"));
   EXPECT_THAT(*ExpandHostList("one"), ElementsAre("one"));
   EXPECT_THAT(*ExpandCounts("4(x2),3"), ElementsAre(4, 4, 3));
   EXPECT_THAT(*ExpandCounts("16"), ElementsAre(16));
-  for (const char* bad :
-       {"", ",", "n[", "n]", "n[3-1]", "n[a]", "n[1-2-3]", "n[]", "n[1-9999999]", "n[0-999999][0-9]"}) {
+  std::string brackets = "n";
+  for (int i = 0; i < 51; ++i) brackets += "[1-1000000]";
+  for (const std::string& bad :
+       std::vector<std::string>{"", ",", "n[", "n]", "n]1[2]", "n[1]]", "n[3-1]", "n[a]", "n[1-2-3]", "n[]",
+                                "n[1-9999999]", "n[0-999999][0-9]", brackets}) {
     EXPECT_TRUE(absl::IsInvalidArgument(ExpandHostList(bad).status())) << bad;
   }
   for (const char* bad : {"", "x", "4(x", "4(x2", "4(2)", "(x2)", "-1", "1(x9999999)"}) {

@@ -1,6 +1,8 @@
 #include "collectives/exec/bootstrap/host_list.h"
 
 #include <cstdint>
+#include <iterator>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -26,8 +28,10 @@ bool IsNumber(absl::string_view text) {
   return true;
 }
 
-// Returns the numbers that the contents of a bracket stand for, as text: "1-3,07" is 1, 2, 3, 07.
-absl::StatusOr<std::vector<std::string>> ExpandBracket(absl::string_view list, absl::string_view contents) {
+// Returns the numbers that the contents of a bracket stand for, as text: "1-3,07" is 1, 2, 3, 07. InvalidArgument if
+// there are more than `most`.
+absl::StatusOr<std::vector<std::string>> ExpandBracket(absl::string_view list, absl::string_view contents,
+                                                       size_t most) {
   std::vector<std::string> texts;
   for (const absl::string_view range : absl::StrSplit(contents, ',')) {
     const std::vector<absl::string_view> ends = absl::StrSplit(range, '-');
@@ -36,7 +40,7 @@ absl::StatusOr<std::vector<std::string>> ExpandBracket(absl::string_view list, a
         !absl::SimpleAtoi(ends.front(), &first) || !absl::SimpleAtoi(ends.back(), &last) || last < first) {
       return Malformed(list, "ranges of numbers in brackets, such as n[1-4,7]");
     }
-    if (static_cast<size_t>(last - first) + texts.size() >= kMaxHosts) {
+    if (static_cast<size_t>(last - first) + texts.size() >= most) {
       return Malformed(list, "at most 1,000,000 hosts");
     }
     for (int64_t n = first; n <= last; ++n) {
@@ -48,22 +52,25 @@ absl::StatusOr<std::vector<std::string>> ExpandBracket(absl::string_view list, a
   return texts;
 }
 
-// Returns the hosts of `pattern` ("n[1-2]-[0-1]"). It may be empty after a bracket.
+// Returns the hosts of `pattern` ("n[1-2]-[0-1]"). Expands the last bracket first, so that a bracket with too many
+// numbers for the hosts after it is refused before it is expanded.
 absl::StatusOr<std::vector<std::string>> ExpandPattern(absl::string_view list, absl::string_view pattern) {
-  const size_t open = pattern.find('['), close = pattern.find(']');
-  if (open == absl::string_view::npos && close == absl::string_view::npos) {
-    return std::vector<std::string>{std::string(pattern)};
+  std::vector<std::string> hosts = {""};  // Those of the end of the pattern, which has been removed.
+  while (pattern.find_first_of("[]") != absl::string_view::npos) {
+    const size_t open = pattern.rfind('['), close = pattern.rfind(']');
+    if (close == absl::string_view::npos || close < open) {
+      return Malformed(list, "names with balanced brackets, such as n[1-4,7]");
+    }
+    const absl::string_view contents = pattern.substr(open + 1, close - open - 1), name = pattern.substr(close + 1);
+    XLAD_ASSIGN_OR_RETURN(const auto texts, ExpandBracket(list, contents, kMaxHosts / hosts.size()));
+    std::vector<std::string> longer;
+    for (const std::string& text : texts) {
+      for (const std::string& host : hosts) longer.push_back(absl::StrCat(text, name, host));
+    }
+    hosts = std::move(longer);
+    pattern = pattern.substr(0, open);
   }
-  if (close == absl::string_view::npos || close < open) {
-    return Malformed(list, "names with balanced brackets, such as n[1-4,7]");
-  }
-  XLAD_ASSIGN_OR_RETURN(const auto texts, ExpandBracket(list, pattern.substr(open + 1, close - open - 1)));
-  XLAD_ASSIGN_OR_RETURN(const auto rests, ExpandPattern(list, pattern.substr(close + 1)));
-  if (texts.size() * rests.size() > kMaxHosts) return Malformed(list, "at most 1,000,000 hosts");
-  std::vector<std::string> hosts;
-  for (const std::string& text : texts) {
-    for (const std::string& rest : rests) hosts.push_back(absl::StrCat(pattern.substr(0, open), text, rest));
-  }
+  for (std::string& host : hosts) host.insert(0, pattern.data(), pattern.size());
   return hosts;
 }
 
@@ -78,9 +85,9 @@ absl::StatusOr<std::vector<std::string>> ExpandHostList(absl::string_view list) 
     if (i < list.size() && list[i] == ']') inside = false;
     if (i < list.size() && (list[i] != ',' || inside)) continue;
     if (i == begin) return Malformed(list, "names that are not empty, separated by commas");
-    XLAD_ASSIGN_OR_RETURN(const auto more, ExpandPattern(list, list.substr(begin, i - begin)));
+    XLAD_ASSIGN_OR_RETURN(auto more, ExpandPattern(list, list.substr(begin, i - begin)));
     if (hosts.size() + more.size() > kMaxHosts) return Malformed(list, "at most 1,000,000 hosts");
-    hosts.insert(hosts.end(), more.begin(), more.end());
+    hosts.insert(hosts.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
     begin = i + 1;
   }
   return hosts;
