@@ -41,7 +41,8 @@ struct DeviceRunner {
 // event of this one. Otherwise it waits for its own stream only if no event can be recorded.
 class DeviceRun {
  public:
-  // `memory` is device memory. `reduction` is used if the collective reduces. The other arguments must outlive the run.
+  // `memory` is device memory. `reduction` is used if the collective reduces. `runner`, `program` and `launch` must
+  // outlive the run.
   DeviceRun(DeviceRunner* runner, const ScheduleProgram& program, const CollectiveLaunch& launch, ScheduleMemory memory,
             const DeviceReduction& reduction)
       : runner_(*runner),
