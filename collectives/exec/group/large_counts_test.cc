@@ -57,7 +57,9 @@ TEST(LargeCounts, MappedPlansWriteEachByteOfTheOutputsOnce) {
         const GroupMachine machine{ranks, /*exclusive=*/false, /*scratch_bytes=*/1 << 20, /*cache_bytes=*/32 << 20};
         for (const bool registered : {false, true}) {
           CollectivePlan plan = ChooseGroupPlan(spec, registered, machine).plan;
-          if (!AllCases()) plan.chunks = std::min(plan.chunks, 100);  // The group would use up to 16,384 chunks.
+          // The group uses up to 55,297 chunks. By default, only one case has all of its chunks, which are 6,565.
+          const bool has_all = count < int64_t{1} << 32 && ranks == 2 && spec.kind == CollectiveKind::kAllReduce;
+          if (!AllCases() && !has_all) plan.chunks = std::min(plan.chunks, 100);
           SCOPED_TRACE(plan.ToString() + " " + spec.ToString());
           std::map<int, Intervals> written;
           ASSERT_NO_FATAL_FAILURE(LowerAll(spec, plan, &written));
