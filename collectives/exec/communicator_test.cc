@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstring>
 #include <future>
+#include <map>
+#include <set>
 
 #include "absl/strings/str_join.h"
 #include "base/random.h"
@@ -45,6 +47,18 @@ absl::Status RunEverything(const CollectiveSet& set, int device, Communicator& c
     CheckOne(collective, index, device, inputs);
   }
   return absl::OkStatus();
+}
+
+TEST(EverythingOver, EachAlgorithmHasEachTypeWithData) {
+  for (const int n : {2, 3, 8}) {
+    std::map<std::string, std::set<ElementType>> types;  // By the name of the collective: its kind and its algorithm.
+    for (const Collective& collective : EverythingOver(n).collectives) {
+      std::set<ElementType>& seen = types[collective.name];
+      if (collective.spec.input_elements() > 0) seen.insert(collective.spec.type);
+    }
+    EXPECT_FALSE(types.empty());
+    for (const auto& [name, seen] : types) EXPECT_EQ(seen.size(), 3) << name << " over " << n << " ranks";
+  }
 }
 
 // The placement of the devices, and whether devices of one machine use mapped memory.
