@@ -22,7 +22,8 @@ struct Case {
 };
 
 // Compiles the module without partitioning it; every device of `test.mesh` runs a copy. The seed determines whether
-// collectives overlap with computation, and whether instructions are fused.
+// collectives overlap with computation, whether instructions are fused, and whether the program may be compiled
+// quickly.
 absl::Status TryLocal(const hlo::Module& module, const Case& test);
 
 // Partitions the module by its annotations. The partitioned program is run by the evaluator and as compiled code, and
