@@ -7,7 +7,6 @@
 namespace xlad::compiler {
 namespace {
 
-
 // Instructions without arithmetic. Their results consist of elements of their operands, of parts or pairs of these
 // elements (complex numbers), or of elements that are given (parameters, constants and iota).
 bool MovesElements(Opcode opcode) {
@@ -38,8 +37,8 @@ bool OnlySelects(const hlo::Computation& reducer) {
   });
 }
 
-// Whether an instruction that is applied to the parts of a sum, and not to the sum, yields zeros of the same signs. A
-// negation does not: the negations of the parts 1 and -1 have the sum +0, but the negation of their sum is -0.
+// Whether f(a) + f(b) has the same zeros, with signs, as f(a + b), where f is the instruction. A negation does not:
+// -(1) + -(-1) is +0, but -(1 + -1) is -0.
 bool KeepsSignsOfSums(const Instruction& instruction) {
   switch (instruction.opcode()) {
     case Opcode::kBroadcast: case Opcode::kCopy: case Opcode::kGetTupleElement: case Opcode::kReshape:

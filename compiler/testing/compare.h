@@ -13,7 +13,7 @@ namespace xlad::compiler {
 enum class Agreement {
   kBits,        // All bits, including NaN payloads: integers, data movement, bitcasts, selections.
   kNumbers,     // Equal numbers, and zeros with equal signs, but any NaN equals any other: floating-point arithmetic.
-  kSums,        // As kNumbers. The array is a sum, and later instructions may be applied to its parts on the devices.
+  kSums,        // Compared like kNumbers: sums, if later instructions may be applied to their parts on the devices.
   kMagnitudes,  // Like kNumbers, but -0 equals +0: dots, and arithmetic that may be applied to the parts of a sum.
 };
 

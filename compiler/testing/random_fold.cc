@@ -129,8 +129,9 @@ Sample TwoAtOnce(RandomValues& random, Builder& builder, const Sample& x, const 
 Instruction* CumulativeWindow(RandomValues& random, Builder& builder, const Sample& x, Instruction* init,
                               Computation* reducer) {
   hlo::Window window(x.dims().size());
-  hlo::WindowDimension& along = window[random.Below(x.ndim())];
-  along.size = x.dims()[&along - window.data()];
+  const int64_t d = random.Below(x.ndim());
+  hlo::WindowDimension& along = window[d];
+  along.size = x.dims()[d];
   (random.OneIn(2) ? along.padding_low : along.padding_high) = along.size - 1;
   auto reduce = std::make_unique<Instruction>(Opcode::kReduceWindow, Shape(x.type(), {}));
   reduce->mutable_attributes().window = window;

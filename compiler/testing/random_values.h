@@ -105,7 +105,7 @@ class RandomValues {
   // An operand of this type and these sizes, which is adapted from a finite value of the pool if there is one.
   Sample FiniteOperand(hlo::Builder& builder, const Pool& pool, hlo::ElementType type, const hlo::Dims& dims);
   // A scalar integer of the given type for use as an index: a constant, which may be out of bounds or extreme, or a
-  // value of the pool if it is not null.
+  // value of the pool. If `pool` is null, always a constant.
   hlo::Instruction* Index(hlo::Builder& builder, const Pool* pool, hlo::ElementType type, int64_t size);
   // A constant of special values: one scalar in all elements or, if the array is small, possibly a random one in each.
   hlo::Instruction* SpecialConstant(hlo::Builder& builder, hlo::ElementType type, const hlo::Dims& dims);
