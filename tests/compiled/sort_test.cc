@@ -55,7 +55,28 @@ ENTRY e {
                              {{"$", type}, {"SHAPE", shape}, {"DIM", absl::StrCat(dimension)}});
 }
 
-// Floats that a comparator compares by LT have no total order.
+// A sort of an array of `type` and of one of s32. The comparator has the elements a and b of the first array, and x and
+// y of the second one. It computes the instructions `values` and then the result `compared`.
+std::string SortByProgram(const std::string& compared, const std::string& type, const std::string& shape,
+                          const std::string& values = "") {
+  return absl::StrReplaceAll(R"(HloModule m
+before {
+  a = $[] parameter(0)
+  b = $[] parameter(1)
+  x = s32[] parameter(2)
+  y = s32[] parameter(3)
+  VALUES
+  ROOT r = pred[] COMPARED
+}
+ENTRY e {
+  k = $[SHAPE] parameter(0)
+  v = s32[SHAPE] parameter(1)
+  ROOT r = ($[SHAPE], s32[SHAPE]) sort(k, v), dimensions={1}, is_stable=true, to_apply=before
+})",
+                             {{"$", type}, {"SHAPE", shape}, {"VALUES", values}, {"COMPARED", compared}});
+}
+
+// Floats that a comparator compares by LT have no total order, and keys of a network have at most 32 bits.
 TEST(Sort, ByMerging) {
   Batch batch;
   batch.Add(SortProgram("f32", "17", 0));
@@ -63,6 +84,11 @@ TEST(Sort, ByMerging) {
   batch.Add(SortProgram("f32", "5,9", 1));
   batch.Add(SortProgram("f32", "1,3", 0));
   batch.Add(SortProgram("f64", "64,2", 0));
+  // Keys of 64 bits, with equal keys, and a row that is too long for a network.
+  batch.Add(SortByProgram("compare(a, b), direction=LT", "s64", "4,40"));
+  batch.Add(SortByProgram("compare(b, a), direction=LT, type=TOTALORDER", "f64", "3,20"), {}, /*specials=*/true);
+  batch.Add(SortProgram("s16", "2049", 0));
+  batch.Add(TopkProgram("s64", 50, 30, true));
   batch.Run();
 }
 
@@ -74,21 +100,12 @@ TEST(Sort, ByANetwork) {
   batch.Add(SortProgram("u32", "33,3", 0), {}, /*specials=*/true);
   batch.Add(SortProgram("s8", "2,100", 1), {}, /*specials=*/true);
   batch.Add(SortProgram("pred", "17,2", 1));
-  // The comparator has its parameters in the other order.
-  batch.Add(R"(HloModule m
-by_key {
-  a = s32[] parameter(0)
-  b = s32[] parameter(1)
-  x = f32[] parameter(2)
-  y = f32[] parameter(3)
-  ROOT r = pred[] compare(x, y), direction=GT, type=TOTALORDER
-}
-ENTRY e {
-  k = s32[4,40] parameter(0)
-  v = f32[4,40] parameter(1)
-  ROOT r = (s32[4,40], f32[4,40]) sort(k, v), dimensions={1}, is_stable=true, to_apply=by_key
-})",
-            {}, /*specials=*/true);
+  for (const char* compared : {"compare(a, b), direction=LT", "compare(b, a), direction=LT",
+                               "compare(a, b), direction=GT", "compare(b, a), direction=GT"}) {
+    batch.Add(SortByProgram(compared, "s32", "4,40"));
+  }
+  // The key is the second operand, and the order is descending.
+  batch.Add(SortByProgram("compare(x, y), direction=GT", "s32", "4,40"));
   batch.Add(TopkProgram("f32", 50, 30, true), {}, /*specials=*/true);
   batch.Add(TopkProgram("s16", 50, 30, false), {}, /*specials=*/true);
   batch.Run();
@@ -113,30 +130,47 @@ TEST(Sort, NetworksAreForShortRowsWithKeys) {
   EXPECT_FALSE(IsNetwork(SortProgram("s64", "9,20", 1)));
   EXPECT_FALSE(IsNetwork(SortProgram("f32", "9,20", 1)));
   EXPECT_FALSE(IsNetwork(TopkProgram("f32", 50, 4, true)));
+  EXPECT_TRUE(IsNetwork(SortByProgram("compare(b, a), direction=GT", "s32", "4,40")));
+  EXPECT_TRUE(IsNetwork(SortByProgram("compare(x, y), direction=GT", "s64", "4,40")));
+  for (const char* other : {"LE", "GE", "EQ", "NE"}) {
+    EXPECT_FALSE(IsNetwork(SortByProgram(absl::StrCat("compare(a, b), direction=", other), "s32", "4,40"))) << other;
+  }
+  EXPECT_FALSE(IsNetwork(SortByProgram("compare(a, b), direction=LT, type=TOTALORDER", "f64", "4,40")));
 }
 
-// A comparator that is not one function of both elements, or not of the same operand, is applied to pairs of elements.
+struct Comparator {
+  const char *values, *compared;
+};
+
+// Comparators that are not one function of both elements, or not of elements of the same operand. Some of them define
+// no order, so their rows have two elements: the result depends on one comparison.
+constexpr Comparator kNoOrders[] = {
+    {"nb = s32[] negate(b)", "compare(a, nb), direction=LT"},
+    {"na = s32[] negate(a)", "compare(na, b), direction=GT"},
+    {"", "compare(a, y), direction=LT"},
+    {"", "compare(x, b), direction=GT"},
+    {"p = s32[] add(a, x) q = s32[] add(b, x)", "compare(p, q), direction=LT"},
+    // The two functions differ in a constant, in an attribute, or in the order of their operands.
+    {"one = s32[] constant(1) two = s32[] constant(2) p = s32[] add(a, one) q = s32[] add(b, two)",
+     "compare(p, q), direction=LT"},
+    {"zero = s32[] constant(0) p = pred[] compare(a, zero), direction=LT q = pred[] compare(b, zero), direction=GT",
+     "compare(p, q), direction=LT"},
+    {"one = s32[] constant(1) p = s32[] subtract(a, one) q = s32[] subtract(one, b)", "compare(p, q), direction=LT"},
+};
+// A comparator whose key is computed from both operands.
+constexpr Comparator kSumOfBoth = {"p = s32[] add(a, x) q = s32[] add(b, y)", "compare(p, q), direction=LT"};
+
+// A comparator that has no key is applied to pairs of elements.
 TEST(Sort, OtherComparators) {
   Batch batch;
-  for (const char* compared :
-       {"compare(a, nb), direction=LT", "compare(a, y), direction=LT", "compare(na, b), direction=GT"}) {
-    batch.Add(absl::StrCat(R"(HloModule m
-before {
-  a = s32[] parameter(0)
-  b = s32[] parameter(1)
-  x = s32[] parameter(2)
-  y = s32[] parameter(3)
-  na = s32[] negate(a)
-  nb = s32[] negate(b)
-  ROOT r = pred[] )",
-                           compared, R"(
-}
-ENTRY e {
-  k = s32[2,2] parameter(0)
-  v = s32[2,2] parameter(1)
-  ROOT r = (s32[2,2], s32[2,2]) sort(k, v), dimensions={1}, is_stable=true, to_apply=before
-})"));
+  for (const Comparator& comparator : kNoOrders) {
+    const std::string text = SortByProgram(comparator.compared, "s32", "2,2", comparator.values);
+    EXPECT_FALSE(IsNetwork(text)) << text;
+    batch.Add(text);
   }
+  const std::string text = SortByProgram(kSumOfBoth.compared, "s32", "4,40", kSumOfBoth.values);
+  EXPECT_FALSE(IsNetwork(text)) << text;
+  batch.Add(text);
   batch.Run();
 }
 
