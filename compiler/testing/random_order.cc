@@ -26,7 +26,9 @@ Sample Sort(RandomValues& random, Builder& builder, Sample x, const Pool& pool) 
     in.Parameter(2, Shape(y.type(), {}));
     in.Parameter(3, Shape(y.type(), {}));
   }
-  Instruction* before = in.Compare(random.OneIn(2) ? hlo::Comparison::kLt : hlo::Comparison::kGt, a, b);
+  const int64_t order = random.Below(4);  // Both directions, each with the elements in both orders.
+  const hlo::Comparison direction = order % 2 == 0 ? hlo::Comparison::kLt : hlo::Comparison::kGt;
+  Instruction* before = order < 2 ? in.Compare(direction, a, b) : in.Compare(direction, b, a);
   if (total) before->mutable_attributes().comparison_type = hlo::ComparisonType::kFloatTotalOrder;
   less->set_root(before);
   sort->mutable_called() = {less};
