@@ -341,9 +341,11 @@ std::vector<absl::StatusOr<ScheduledKernel>> Batch::OtherSchedules(const Schedul
   std::vector<absl::StatusOr<ScheduledKernel>> others = {RandomScheduled(usual.kernel, random_.get())};
   if (!cases_[number].has_candidates) return others;
   const std::vector<KernelSchedule> candidates = CandidateSchedules(usual);
-  const size_t stride = std::clamp<size_t>(candidates.size(), 1, CaseCount(4, 1));
-  for (size_t i = number % stride; i < candidates.size(); i += stride) {
-    others.push_back(ApplySchedule(usual.kernel, candidates[i]));
+  const int64_t share = std::clamp<int64_t>(std::ssize(candidates), 1, 4);
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (TriesCase(static_cast<int64_t>(i + number), share)) {
+      others.push_back(ApplySchedule(usual.kernel, candidates[i]));
+    }
   }
   return others;
 }

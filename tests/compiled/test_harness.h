@@ -52,9 +52,10 @@ class Batch {
   void AddOn(const std::string& text, std::vector<tensor::Array> inputs, const hlo::Tolerance& tolerance = {});
   // In the program added last, each pair (result leaf, operand leaf) shares memory, as in KernelRequest::in_place.
   void InPlace(std::vector<std::pair<int, int>> pairs) { cases_.back().in_place = std::move(pairs); }
-  // The program added last is also compiled for the CPU with the schedules that `xlad tune` measures for its kernel,
-  // which must not change bits: with every fourth one (all of them if AllCases), so that four programs of a batch use
-  // them all. Run fails if the program has no kernel, has in-place pairs, or has no such schedule.
+  // The program added last is also compiled for the CPU with every fourth schedule of those that `xlad tune` measures
+  // for its kernel (with all of them if AllCases). They must not change bits. Four successive programs begin at
+  // different places of their lists. Run fails if the program has no kernel, has in-place pairs, or has no such
+  // schedule.
   void WithCandidates() { cases_.back().has_candidates = true; }
   // Compiles, runs and compares all programs. Test failures contain the programs that differ.
   void Run();
