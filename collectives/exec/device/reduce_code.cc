@@ -112,8 +112,9 @@ absl::StatusOr<KernelReduction> CheckedKernelReduction(const DeviceReduction& re
   if (!kernel.has_value()) {
     return absl::UnimplementedError(absl::StrCat("found a reduction by ", ToString(reduction.reduction), " of ",
                                                  tensor::ToString(reduction.type),
-                                                 ", for which devices have no kernel; expected elements of 8 bits or "
-                                                 "more, except f8e8m0fnu, and only sums of complex numbers"));
+                                                 ", for which devices have no kernel; expected a type of at least 8 "
+                                                 "bits other than f8e8m0fnu, and a sum if the type is complex; reduce "
+                                                 "on the host"));
   }
   if (sources < 1 || sources > DeviceReduction::kMaxSources || count < 0 || count > kMaxElements) {
     return absl::InvalidArgumentError(absl::StrCat("found a reduction of ", sources, " arrays of ", count,

@@ -1,4 +1,5 @@
-// Compares the conversions of floats of 8 bits in the kernel for devices with those of tensor/small_float.h.
+// Compares the conversions of floats of 8 bits in the kernel for devices with those of tensor/small_float.h, and tests
+// which reductions have a kernel.
 #include "collectives/exec/device/reduce_code.h"
 
 #include <gtest/gtest.h>
@@ -60,6 +61,18 @@ TEST(ReduceKernel, RoundsToFloatsOf8Bits) {
     }
     const float least = std::numeric_limits<float>::denorm_min(), most = std::numeric_limits<float>::max();
     for (const float value : {least, most, kInfinity, std::numeric_limits<float>::quiet_NaN()}) check(value);
+  }
+}
+
+TEST(ReduceKernel, OtherReductionsAreForTheHost) {
+  EXPECT_TRUE(CheckedKernelReduction({ElementType::kC64, Reduction::kSum, false}, 2, 1).ok());
+  EXPECT_TRUE(CheckedKernelReduction({ElementType::kF8E5M2, Reduction::kMax, false}, 2, 1).ok());
+  const absl::Status product = CheckedKernelReduction({ElementType::kC64, Reduction::kProduct, false}, 2, 1).status();
+  EXPECT_EQ(product, absl::UnimplementedError(
+                         "found a reduction by product of c64, for which devices have no kernel; expected a type of at "
+                         "least 8 bits other than f8e8m0fnu, and a sum if the type is complex; reduce on the host"));
+  for (const ElementType type : {ElementType::kF8E8M0FNU, ElementType::kS4}) {
+    EXPECT_FALSE(CheckedKernelReduction({type, Reduction::kSum, false}, 2, 1).ok()) << tensor::ToString(type);
   }
 }
 
