@@ -87,7 +87,7 @@ llvm::Value* DotOperand::Compute(Values at, llvm::Value* line, llvm::Value* dept
 }
 
 bool PrefersBlocks(const KernelContext& kernel, const Instruction& dot) {
-  return kernel.vector_bytes() > 0 && !kernel.has_threads() && IsWorthBlocks(dot);
+  return kernel.has_vectors() && IsWorthBlocks(dot);
 }
 
 void EmitBlockedDot(KernelContext& kernel, const Instruction& dot) {

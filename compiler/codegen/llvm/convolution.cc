@@ -151,7 +151,7 @@ class ConvolutionMatrices : public ConvolutionIndices {
 
 // Whether blocks are faster than sums of single elements.
 bool PrefersConvolutionInBlocks(const KernelContext& kernel, const Instruction& conv) {
-  return kernel.vector_bytes() > 0 && !kernel.has_threads() && IsWorthBlocks(conv);
+  return kernel.has_vectors() && IsWorthBlocks(conv);
 }
 
 // Computes the sums of several neighboring features at once, as vectors. Each feature is a group.
@@ -226,9 +226,7 @@ Values EmitConvolutionElement(Elements& elements, const Instruction& conv, const
 }
 
 void EmitConvolution(KernelContext& kernel, const Instruction& conv) {
-  if (kernel.vector_bytes() > 0 && !kernel.has_threads() && HasVectorsOfGroups(conv)) {
-    return EmitVectorsOfGroups(kernel, conv);
-  }
+  if (kernel.has_vectors() && HasVectorsOfGroups(conv)) return EmitVectorsOfGroups(kernel, conv);
   const ConvolutionMatrices matrices(&kernel.elements(), conv);
   if (!PrefersConvolutionInBlocks(kernel, conv)) return EmitLoops(kernel);
   BlockedProduct product(&kernel, conv, matrices.Sizes());

@@ -46,9 +46,10 @@ class KernelContext {
   const TileRange& range() const { return range_; }
   int64_t tiles() const { return range_.is_whole() ? 1 : range_.thread != nullptr ? blocks_ : range_.tiling.tiles(); }
 
-  // The size of the CPU's vector registers, or 0 if the emitter must not use vectors, as on a GPU.
+  // The size of the CPU's vector registers, or 0 if the emitter must not use vectors, as in all kernels for GPUs.
   void SetVectorBytes(int64_t bytes) { vector_bytes_ = bytes; }
   int64_t vector_bytes() const { return vector_bytes_; }
+  bool has_vectors() const { return vector_bytes_ > 0; }
 
   // If the kernel is a product of matrices that has a kernel schedule, the blocks of this schedule, otherwise null.
   void SetBlocks(const ProductBlocks* blocks) { schedule_blocks_ = blocks; }

@@ -378,7 +378,7 @@ class NestEmitter {
   // Whether the lanes of a reduction are filled and combined as vectors, without loops.
   bool UsesVectors(const Statement& statement) const {
     const ElementType type = kernel_.arrays[statement.results[0]].type;
-    return context_.vector_bytes() > 0 && statement.results.size() == 1 && statement.lanes > 1 &&
+    return context_.has_vectors() && statement.results.size() == 1 && statement.lanes > 1 &&
            (type == ElementType::kF32 || type == ElementType::kF64) && IsReorderableFloat(*statement.combine->entry());
   }
   Lanes LanesOf(int s) const {

@@ -206,9 +206,7 @@ void EmitRaggedDotKernel(KernelContext& kernel, const Instruction& dot) {
   const bool by_depth = Contains(n.lhs_contracting, ragged);
   // With several contracting dimensions, the depth of a group is not contiguous.
   const bool is_contiguous = !by_depth || n.lhs_contracting.size() == 1;
-  if (!is_contiguous || kernel.vector_bytes() == 0 || kernel.has_threads() || dot.shape().elements() == 0) {
-    return EmitLoops(kernel);
-  }
+  if (!is_contiguous || !kernel.has_vectors() || dot.shape().elements() == 0) return EmitLoops(kernel);
   if (by_depth) return EmitRaggedDepth(kernel, dot);
   RaggedRows(&kernel, dot).Emit();
 }

@@ -272,7 +272,7 @@ void EmitRowsInLanes(KernelContext& kernel, const DimensionSplit& split, const s
 // for several lanes. Maxima and minima of smaller floats are rounded one element at a time, but lanes are combined as
 // vectors.
 bool HasLanes(KernelContext& kernel, const DimensionSplit& split, const std::vector<Reduction>& reductions) {
-  if (kernel.vector_bytes() == 0 || tensor::Product(split.sizes) == 0 ||
+  if (!kernel.has_vectors() || tensor::Product(split.sizes) == 0 ||
       tensor::Product(split.Sizes(split.reduced)) < kMinLaneElements) {
     return false;
   }

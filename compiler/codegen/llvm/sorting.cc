@@ -178,7 +178,7 @@ void ForEachRow(KernelContext& kernel, Dims sizes, size_t along, const std::func
 }
 
 std::optional<KeyOrder> NetworkOrder(const KernelContext& kernel, const Instruction& root) {
-  return kernel.vector_bytes() > 0 ? FindKeyOrder(root) : std::nullopt;
+  return kernel.has_vectors() ? FindKeyOrder(root) : std::nullopt;
 }
 
 }  // namespace
