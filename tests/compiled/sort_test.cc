@@ -111,15 +111,26 @@ TEST(Sort, ByANetwork) {
   batch.Run();
 }
 
-// Whether the kernel of a program compares vectors of numbers, as a network does.
-bool IsNetwork(const std::string& text) {
+struct EmittedProgram {
+  EmittedKernel kernel;
+  std::string ir;
+};
+
+EmittedProgram EmitProgram(const std::string& text, int64_t wanted_tiles) {
   const auto module = *hlo::ParseText(text);
   const auto emitter = *ObjectEmitter::Create(Target());
   KernelRequest request;
   request.root = AsKernel(module.get());
   request.symbol = "sort";
-  EXPECT_TRUE(emitter->EmitKernel(request).ok()) << text;
-  return absl::StrContains(emitter->IrText(), "@llvm.smin.v8i64");
+  request.wanted_tiles = wanted_tiles;
+  const auto kernel = emitter->EmitKernel(request);
+  EXPECT_TRUE(kernel.ok()) << kernel.status() << "\n" << text;
+  return {kernel.value_or(EmittedKernel()), emitter->IrText()};
+}
+
+// Whether the kernel of a program compares vectors of numbers, as a network does.
+bool IsNetwork(const std::string& text) {
+  return absl::StrContains(EmitProgram(text, /*wanted_tiles=*/1).ir, "@llvm.smin.v8i64");
 }
 
 TEST(Sort, NetworksAreForShortRowsWithKeys) {
@@ -136,6 +147,19 @@ TEST(Sort, NetworksAreForShortRowsWithKeys) {
     EXPECT_FALSE(IsNetwork(SortByProgram(absl::StrCat("compare(a, b), direction=", other), "s32", "4,40"))) << other;
   }
   EXPECT_FALSE(IsNetwork(SortByProgram("compare(a, b), direction=LT, type=TOTALORDER", "f64", "4,40")));
+}
+
+// A tile of a network has 64 bytes of scratch memory for each element of a row. All tiles have at most a quarter of the
+// memory of the array, which here is a byte for each of its elements, unless there are only eight tiles.
+TEST(Sort, ScratchOfNetworks) {
+  const auto emit = [](int64_t rows) {
+    return EmitProgram(SortProgram("u32", absl::StrCat(rows, ",256"), 1), /*wanted_tiles=*/1000).kernel;
+  };
+  EXPECT_EQ(emit(64).tiles, 8);
+  EXPECT_EQ(emit(64).scratch_bytes, 8 * 256 * 64);
+  EXPECT_EQ(emit(512).scratch_bytes, 512 * 256);
+  EXPECT_EQ(emit(1024).scratch_bytes, 1024 * 256);
+  EXPECT_EQ(emit(1 << 20).tiles, 64);
 }
 
 struct Comparator {

@@ -24,9 +24,11 @@ using hlo::Instruction;
 using hlo::Opcode;
 using tensor::Dims;
 
-constexpr int64_t kRowsAtOnce = 8, kMaxRow = 2048;
-// The number of tiles that may have scratch memory of their own even if it is larger than the sorted array.
-constexpr int64_t kMinTiles = 8, kMaxTiles = 64;
+constexpr int64_t kRowsAtOnce = 8;
+// With rows of this length, the scratch memory of a tile is 128 KiB.
+constexpr int64_t kMaxRow = 2048;
+// The scratch memory of all tiles is at most the sorted array divided by kMaxScratchShare, or that of kFewTiles tiles.
+constexpr int64_t kMaxScratchShare = 4, kFewTiles = 8;
 
 // Whether `x` and `y` are the same function of one value, which is `of_x` in one case and `of_y` in the other.
 class SameFunction {
@@ -84,9 +86,9 @@ class NetworkSorter {
   void Emit() {
     const int64_t rows = tensor::Product(rows_), groups = CeilDiv(rows, kRowsAtOnce);
     const int64_t bytes = count_ * kRowsAtOnce * 8, sorted_bytes = root_.operand(0)->shape().array().bytes();
-    const int64_t tiles = std::clamp(sorted_bytes / bytes, kMinTiles, kMaxTiles);
+    const int64_t most = std::clamp(sorted_bytes / kMaxScratchShare / bytes, kFewTiles, kMaxTilesWithScratch);
     const Dims positions = {groups, 1};
-    kernel_.Divide(TileRows(positions, std::min(kernel_.wanted_tiles(), tiles)));
+    kernel_.Divide(TileRows(positions, std::min(kernel_.wanted_tiles(), most)));
     numbers_ = kernel_.ScratchOfTile({ElementType::kS64, {count_ * kRowsAtOnce}}).base;
     ForPositions(ir_, kernel_.range(), positions, [&](const Index& position) {
       llvm::Value* first = ir_.Mul(LinearOf(ir_, position, positions), kRowsAtOnce);

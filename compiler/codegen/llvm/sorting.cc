@@ -23,8 +23,6 @@ using tensor::ElementType;
 
 // Up to this k, topk selects elements by insertion if k is at most a quarter of the row. Otherwise, it sorts.
 constexpr int64_t kFew = 64;
-// The maximum number of tiles, because every tile has scratch memory of its own.
-constexpr int64_t kMaxTilesWithScratch = 64;
 
 }  // namespace
 

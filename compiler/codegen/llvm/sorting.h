@@ -3,11 +3,15 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <functional>
 
 #include "compiler/codegen/llvm/kernel.h"
 
 namespace xlad::compiler {
+
+// The maximum number of tiles that sort rows on a CPU, because every tile has scratch memory of its own.
+inline constexpr int64_t kMaxTilesWithScratch = 64;
 
 // The index of the element at a position of the row.
 using PlaceInRow = std::function<Index(llvm::Value* position)>;
