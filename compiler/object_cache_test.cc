@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "base/testing/case_count.h"
 #include "compiler/compile.h"
 #include "compiler/testing/for_seeds.h"
@@ -104,6 +107,20 @@ ENTRY e {
   EXPECT_LE(result.compiled_objects, 1);
 }
 
+// The largest number of calls of one kernel of several tiles in the native programs of a program.
+int64_t MostCallsOfAKernel(const std::string& text) {
+  const auto module = *hlo::ParseText(text);
+  const auto listed = CompileWithListings(RequestFor(*module), CompileOptions(), /*want_listings=*/true);
+  EXPECT_TRUE(listed.ok()) << listed.status();
+  if (!listed.ok()) return 0;
+  std::map<absl::string_view, int64_t> calls;  // By the symbol of the kernel, which is an argument of run_tiles.
+  const std::vector<absl::string_view> pieces = absl::StrSplit(listed->ir, "ptr @x");
+  for (size_t i = 1; i < pieces.size(); ++i) ++calls[pieces[i].substr(0, pieces[i].find(','))];
+  int64_t most = 0;
+  for (const auto& [symbol, count] : calls) most = std::max(most, count);
+  return most;
+}
+
 // Two kernels of the loop's body have equal code, although their arrays have other dimensions. The arrays are so large
 // that the kernels are called by the loop's program, and not inlined into it.
 TEST(ObjectCache, EqualKernelsOfALoopAreCompiledOnce) {
@@ -123,8 +140,11 @@ ENTRY e { x = f32[128,512] parameter(0) y = f32[512,128] parameter(1) zero = s32
   t = (s32[], f32[128,512], f32[512,128]) tuple(zero, x, y)
   ROOT w = (s32[], f32[128,512], f32[512,128]) while(t), condition=cond, body=body })";
   MemoryObjects objects;
-  EXPECT_GT(CompileText(text, &objects).compiled_objects, 1);
+  const int64_t compiled = CompileText(text, &objects).compiled_objects;
+  EXPECT_GT(compiled, 1);
+  EXPECT_EQ(compiled, static_cast<int64_t>(objects.size()));
   EXPECT_EQ(CompileText(text, &objects).compiled_objects, 0);
+  EXPECT_GE(MostCallsOfAKernel(text), 2);
 }
 
 // A loop on arrays of `size` elements. Its body has one op that differs.
