@@ -69,6 +69,7 @@ Storm::Storm(const StormOptions& options)
       clients_(std::make_unique<StormClients>(this, options.jobs, options.max_devices)) {
   if (random_->Below(2) == 0) coordinator_options_.lease_steps = kShortLeaseSteps;
   coordinator_options_.share_workers = SharesWorkers(options);
+  // Only storms with aims_ (odd seeds) cut off workers during adoptions, which then have jobs when they are lost.
   if (options.seed % 4 == 1) coordinator_options_.keep_lost_workers_ms = kKeepLostMs;
 }
 
@@ -189,7 +190,8 @@ void Storm::TryToServe() {
 
 void Storm::KeepQuiet(int64_t ms) { quiet_until_ns_ = std::max(quiet_until_ns_, clock_.NowNs() + ms * kNsPerMs); }
 
-// Sometimes drains a worker of an attempt before all workers of the attempt have connected again.
+// Sometimes drains a worker of an attempt before all workers of the attempt have connected again. Like AimAtAdoption,
+// this ignores KeepQuiet, because the time without new faults often begins before a restart of the coordinator.
 void Storm::DrainDuringAdoption() {
   if (calm_ || !aims_ || random_->Below(2) != 0) return;
   std::vector<std::string> workers;

@@ -523,7 +523,8 @@ void StormWorkers::InjectFault() {
       if (process->registered) SendUp(process, std::move(message));
       if (storm_->random().Below(3) != 0) break;
       storm_->After(storm_->Between(0, 1000), [this, process, life = process->life] {  // It may die before it may exit.
-        if (process->up && process->life == life) Lose(process, storm_->Between(50, 2000));
+        if (storm_->is_calm() || !process->up || process->life != life) return;
+        Lose(process, storm_->Between(50, 2000));
       });
       break;
     }
