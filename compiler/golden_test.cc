@@ -40,6 +40,22 @@ std::string Shown(const hlo::Module& module) {
   return text;
 }
 
+// A case of a golden file.
+struct GoldenCase {
+  std::string head;         // The name and the input.
+  std::string name, input;  // The first line of the head, and the other lines.
+  std::string wanted;       // Empty if the file has no result yet.
+};
+
+// Reads a case from the text that follows kCase.
+GoldenCase ReadCase(const std::string& text) {
+  const size_t arrow = text.find(kArrow);
+  const std::string head = text.substr(0, arrow);
+  const size_t line = head.find('\n');
+  return {head, head.substr(0, line), head.substr(line + 1),
+          arrow == std::string::npos ? "" : text.substr(arrow + sizeof(kArrow) - 1)};
+}
+
 std::string After(const std::string& pass, const std::string& input) {
   auto module = hlo::ParseText(input);
   if (!module.ok()) return absl::StrCat(module.status().ToString(), "\n");
@@ -69,14 +85,11 @@ TEST_P(Golden, Cases) {
   ASSERT_GT(cases.size(), 1u) << "the file has no case";
   updated = cases[0];
   for (size_t i = 1; i < cases.size(); ++i) {
-    const size_t arrow = cases[i].find(kArrow);
-    const std::string head = cases[i].substr(0, arrow);
-    const size_t line = head.find('\n');
-    const std::string name = head.substr(0, line), input = head.substr(line + 1);
-    const std::string wanted = arrow == std::string::npos ? "" : cases[i].substr(arrow + sizeof(kArrow) - 1);
-    const std::string found = After(GetParam(), input);
-    if (!update) EXPECT_EQ(found, std::string(absl::StripTrailingAsciiWhitespace(wanted)) + "\n") << name;
-    absl::StrAppend(&updated, kCase, absl::StripTrailingAsciiWhitespace(head), "\n", kArrow, found,
+    const GoldenCase golden = ReadCase(cases[i]);
+    const std::string found = After(GetParam(), golden.input);
+    const std::string wanted(absl::StripTrailingAsciiWhitespace(golden.wanted));
+    if (!update) EXPECT_EQ(found, wanted + "\n") << golden.name;
+    absl::StrAppend(&updated, kCase, absl::StripTrailingAsciiWhitespace(golden.head), "\n", kArrow, found,
                     i + 1 < cases.size() ? "\n" : "");
   }
   if (update) ASSERT_TRUE(RealFileSystem().WriteAtomically(path, updated).ok());
@@ -102,8 +115,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Golden);  // Tests may be listed i
 TEST(FuseSiblingReductions, ChangesOnlyProgramsForCpus) {
   const auto text = RealFileSystem().Read(JoinPath(kFolder, "fuse-sibling-reductions.hlo"));
   ASSERT_TRUE(text.ok()) << text.status();
-  const std::string first = std::vector<std::string>(absl::StrSplit(*text, kCase)).at(1);
-  const std::string input = first.substr(first.find('\n'), first.find(kArrow) - first.find('\n'));
+  const std::string input = ReadCase(std::vector<std::string>(absl::StrSplit(*text, kCase)).at(1)).input;
   for (const bool is_cpu : {false, true}) {
     const auto module = hlo::ParseText(input);
     ASSERT_TRUE(module.ok()) << module.status();
