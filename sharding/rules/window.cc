@@ -1,8 +1,7 @@
 // Rules of sliding windows: reduce-window, select-and-scatter, convolution.
-#include "hlo/analysis/window.h"
-
 #include <algorithm>
 
+#include "hlo/analysis/window.h"
 #include "sharding/rules/rules.h"
 #include "tensor/indices.h"
 
