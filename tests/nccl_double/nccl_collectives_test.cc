@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdlib>
 
@@ -38,6 +39,13 @@ void Configure(const char* library_path, const char* function, const char* setti
 }
 
 void ConfigureNccl(const char* settings) { Configure(XLAD_NCCL_DOUBLE, "xladNcclDoubleConfigure", settings); }
+
+std::atomic<int> exports_of_memory = 0;
+
+runtime::cuda::Result CountExport(runtime::cuda::IpcHandle* handle, runtime::cuda::DevicePointer address) {
+  ++exports_of_memory;
+  return (*runtime::cuda::TheDriver())->cuIpcGetMemHandle(handle, address);
+}
 
 struct Rank {
   runtime::Device* device = nullptr;
@@ -78,7 +86,12 @@ class NcclCollectivesTest : public ::testing::Test {
 
   static absl::Status RunRank(TestWorld* world, int gpu, const CollectiveSet& set, int rank, const Body& body) {
     XLAD_ASSIGN_OR_RETURN(const runtime::cuda::Driver* const driver, runtime::cuda::TheDriver());
-    XLAD_ASSIGN_OR_RETURN(const auto device, runtime::MakeCudaDevice(driver, gpu));
+    static const runtime::cuda::Driver counting = [driver] {
+      runtime::cuda::Driver made = *driver;
+      made.cuIpcGetMemHandle = CountExport;
+      return made;
+    }();
+    XLAD_ASSIGN_OR_RETURN(const auto device, runtime::MakeCudaDevice(&counting, gpu));
     XLAD_ASSIGN_OR_RETURN(const auto stream, device->MakeStream());
     Recorder recorder(rank, &set, &RealClock());
     XLAD_ASSIGN_OR_RETURN(const auto communicator, world->worker_of(rank).fabric->MakeCommunicator(
@@ -276,6 +289,24 @@ TEST_F(NcclCollectivesTest, OtherModesKeepTheirOrder) {
   const CollectiveSet set = SetOf({spec}, "");
   for (const absl::Status& status : Run(2, set, [&](const Rank& r) { return CheckResult(set, 0, Place::kApart, r); })) {
     EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+// Shared memory is as large as the largest collective, so it is not allocated for collectives that NCCL runs.
+TEST_F(NcclCollectivesTest, NoMemoryIsSharedForCollectivesOfNccl) {
+  CollectiveSpec spec = SpecOf(CollectiveKind::kAllReduce, 2, ElementType::kF32, Reduction::kSum, {5});
+  for (const bool by_nccl : {true, false}) {
+    spec.mode = by_nccl ? ReductionMode::kFast : ReductionMode::kRunToRun;
+    CollectiveSet set;
+    set.num_devices = 2;
+    set.collectives.push_back(collectives::MakeCollective(spec, {.algorithm = "ring"}, 2));
+    exports_of_memory = 0;
+    const auto statuses = Run(2, set, [&](const Rank& r) {
+      EXPECT_EQ(r.communicator->Medium(0), by_nccl ? "NCCL" : "shared device memory");
+      return CheckResult(set, 0, Place::kApart, r);
+    });
+    for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(exports_of_memory, by_nccl ? 0 : 2);
   }
 }
 

@@ -102,7 +102,8 @@ absl::Status DeviceCommunicator::PrepareAll(std::map<std::string, int>* reasons)
   for (int spec = 0; spec < std::ssize(collectives); ++spec) {
     const std::vector<int>* const devices = FindGroup(collectives[spec], options_.device).first;
     if (devices == nullptr) continue;
-    const std::string why = WhyNot(collectives[spec], *devices);
+    const std::string why =
+        options_.by_nccl.contains(spec) ? "NCCL runs the collective" : WhyNot(collectives[spec], *devices);
     if (!why.empty()) {
       decline(spec, why);
       continue;

@@ -38,6 +38,7 @@ class DeviceCommunicator final : public Communicator {
     Transport* transport = nullptr;  // May be null if all devices have one memory.
     // The names of the shared memory of this device and of all that share a group with it, by device.
     std::map<int, std::string> shared_memory;
+    std::set<int> by_nccl;  // The indices of the collectives that NCCL runs, for which no memory is needed.
   };
 
   // Returns `staged` if no collective can run in device memory, and tells it the reasons. If devices can share memory,

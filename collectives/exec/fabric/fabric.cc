@@ -185,6 +185,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Fabric::MakeCommunicator(const Mem
     endpoints[peer] = nccl::Endpoint::Decode(parts.first);
     device.shared_memory[peer] = parts.second;
   }
+  device.by_nccl = nccl::SpecsOf(*member.collectives, member.device, endpoints);
   auto staged = std::make_unique<StagedCommunicator>(member.ops, member.collectives, member.device, std::move(on_host));
   XLAD_ASSIGN_OR_RETURN(auto on_device, DeviceCommunicator::Form(device, std::move(staged)));
   nccl::NcclCommunicator::Options options;

@@ -84,9 +84,7 @@ absl::Status NcclCommunicator::FormGroups(const std::map<int, Endpoint>& endpoin
       if (devices == nullptr) continue;
       ++own_collectives;
       const bool required = collective.plan.engine == kNcclEngine;
-      std::string why = WhyNotSpec(collective.spec, required);
-      if (why.empty()) why = WhyNotGroup(*devices, endpoints);
-      if (why.empty() && !required && devices->size() == 1) why = "a single rank does not need NCCL";
+      const std::string why = WhyNotCollective(collective, *devices, endpoints);
       if (!why.empty() && required) {
         return absl::FailedPreconditionError(absl::StrCat(collective.ToString(), ": found plan \"",
                                                           collective.plan.ToString(),
@@ -203,8 +201,8 @@ absl::Status NcclCommunicator::Wait(int64_t number) {
   if (number >= 0) return other_->Wait(number);
   const auto found = started_.find(number);
   if (found == started_.end() || found->second.mark == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "found collective start ", number, ", expected the number of a Start that has not been waited for"));
+    return absl::InvalidArgumentError(absl::StrCat("found collective start ", number,
+                                                   ", expected the number of a Start that has not been waited for"));
   }
   const Started& started = found->second;
   const Recorder::Place place = started.place;

@@ -106,6 +106,24 @@ std::string WhyNotGroup(const std::vector<int>& group, const std::map<int, Endpo
   return "";
 }
 
+std::string WhyNotCollective(const Collective& collective, const std::vector<int>& group,
+                             const std::map<int, Endpoint>& endpoints) {
+  const bool required = collective.plan.engine == kNcclEngine;
+  if (std::string why = WhyNotSpec(collective.spec, required); !why.empty()) return why;
+  if (std::string why = WhyNotGroup(group, endpoints); !why.empty()) return why;
+  return group.size() == 1 && !required ? "a single rank does not need NCCL" : "";
+}
+
+std::set<int> SpecsOf(const CollectiveSet& collectives, int device, const std::map<int, Endpoint>& endpoints) {
+  std::set<int> specs;
+  for (int spec = 0; spec < std::ssize(collectives.collectives); ++spec) {
+    const Collective& collective = collectives.collectives[spec];
+    const std::vector<int>* const group = FindGroup(collective, device).first;
+    if (group != nullptr && WhyNotCollective(collective, *group, endpoints).empty()) specs.insert(spec);
+  }
+  return specs;
+}
+
 Elements ElementsOf(const CollectiveSpec& spec) {
   if (!Reduces(spec.kind)) return {kUint8, tensor::ByteWidth(spec.type)};
   return {*Find(kTypes, spec.type), 1};

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,11 @@ struct Endpoint {
 std::string WhyNotSpec(const CollectiveSpec& spec, bool required);
 // `endpoints` contains the endpoints of the group's members, by device.
 std::string WhyNotGroup(const std::vector<int>& group, const std::map<int, Endpoint>& endpoints);
+// Returns why NCCL does not run a collective on the group of devices, or an empty text if it does.
+std::string WhyNotCollective(const Collective& collective, const std::vector<int>& group,
+                             const std::map<int, Endpoint>& endpoints);
+// The indices of the collectives of `device` that NCCL runs. `endpoints` also contains the members of its groups.
+std::set<int> SpecsOf(const CollectiveSet& collectives, int device, const std::map<int, Endpoint>& endpoints);
 
 // How the elements of a spec are passed to NCCL. Kinds that only move data pass bytes.
 struct Elements {

@@ -83,6 +83,27 @@ TEST(NcclRulesTest, EveryRankNeedsAGpuOfItsOwn) {
   EXPECT_THAT(WhyNotGroup({0, 1}, {{0, first}}), HasSubstr("device 1 has not reported"));
 }
 
+TEST(NcclRulesTest, CollectivesOfOneDeviceAreListed) {
+  const auto collective = [](ReductionMode mode, const std::vector<std::vector<int>>& groups,
+                             const std::string& engine) {
+    Collective made;
+    made.spec = NcclSpec(CollectiveKind::kAllReduce, ElementType::kF32, Reduction::kSum, mode);
+    made.groups = groups;
+    made.plan.engine = engine;
+    return made;
+  };
+  CollectiveSet set;
+  set.collectives = {collective(ReductionMode::kFast, {{0, 1}}, ""), collective(ReductionMode::kRunToRun, {{0, 1}}, ""),
+                     collective(ReductionMode::kFast, {{0}, {1}}, ""),
+                     collective(ReductionMode::kFast, {{0}, {1}}, kNcclEngine),
+                     collective(ReductionMode::kFast, {{1, 2}}, "")};
+  const std::map<int, Endpoint> endpoints = {
+      {0, {"m0", "0000:01:00.0", 22809}}, {1, {"m0", "0000:02:00.0", 22809}}, {2, {"m0", "0000:01:00.0", 22809}}};
+  EXPECT_EQ(SpecsOf(set, 0, endpoints), (std::set<int>{0, 3}));
+  EXPECT_EQ(SpecsOf(set, 1, endpoints), (std::set<int>{0, 3, 4}));
+  EXPECT_EQ(SpecsOf(set, 2, endpoints), (std::set<int>{4}));
+}
+
 // NCCL connects machines only if all of their workers allow it.
 TEST(NcclRulesTest, NetworksAreUsedOnlyIfAllowed) {
   for (const bool first_allows : {false, true}) {
