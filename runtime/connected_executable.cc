@@ -268,11 +268,16 @@ absl::Status ConnectedExecutable::Run(int index, int64_t step, StepTracer* trace
   if (!times_.empty()) environment.times = &times_[index];
   environment.abort = abort_;
   environment.tracer = tracer;
-  // Collectives by messages may run on a separate thread. When a step has succeeded, all of them have finished. After
-  // an error, that thread may still write to the tracer's messages, which must then not be read.
-  if (tracer != nullptr) MessageRecorder(index).KeepMessages(tracer->messages());
+  // Collectives by messages may run on a separate thread, but not those in shared device memory, which also send
+  // messages. When a step has succeeded, all of them have finished. After an error, that thread may still write to the
+  // tracer's messages, which must then not be read.
+  if (tracer != nullptr) {
+    MessageRecorder(index).KeepMessages(tracer->messages());
+    MappedRecorder(index).KeepMessages(tracer->messages());
+  }
   const absl::Status status = shard.code->steps->Run(environment);
   if (status.ok()) MessageRecorder(index).KeepMessages(nullptr);
+  MappedRecorder(index).KeepMessages(nullptr);
   return status;
 }
 

@@ -14,7 +14,8 @@
 
 namespace xlad::collectives {
 
-// The times at which the messages of collectives were sent and received. Used by the device's thread only.
+// The times at which the messages of collectives were sent and received. Several recorders of a device, whose
+// collectives run on different threads, may add messages. `messages` and `dropped` may be used while none does.
 struct MessageLog {
   // The number of messages that are kept. Later messages are only counted.
   static constexpr size_t kMaxMessages = 8192;
@@ -24,6 +25,7 @@ struct MessageLog {
     bool sent = false;
   };
   void Add(const Message& message) {
+    const std::lock_guard<std::mutex> lock(mutex);
     if (messages.size() < kMaxMessages) {
       messages.push_back(message);
     } else {
@@ -31,6 +33,7 @@ struct MessageLog {
     }
   }
 
+  std::mutex mutex;
   std::vector<Message> messages;
   int64_t dropped = 0;
 };

@@ -101,6 +101,14 @@ inline MessageHeader HeaderOf(const CollectiveLaunch& launch, const Collective& 
   return header;
 }
 
+// Identifies a message of the current run for the recorder. The sequence number distinguishes the runs of a collective
+// in one step whose iterations are equal.
+inline Recorder::MessageId MessageIdOf(const ScheduleProgram& program, const ScheduleLink& link, bool sent,
+                                       uint32_t message_index) {
+  const uint64_t number = uint64_t{program.sequence} << 32 ^ static_cast<uint64_t>(link.channel) << 24 ^ message_index;
+  return {link.peer, sent, number};
+}
+
 // The memory that one run of a schedule reads and writes.
 struct ScheduleMemory {
   absl::InlinedVector<const std::byte*, 4> inputs;

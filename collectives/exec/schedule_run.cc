@@ -33,12 +33,6 @@ absl::Status ScheduleRun::Execute(std::vector<std::byte>* scratch, std::vector<s
       [](ScheduleLink* link, int64_t messages) { return WaitReleased(*link, messages); });
 }
 
-// The sequence number distinguishes the runs of a collective in one step whose iterations are equal.
-void ScheduleRun::Note(bool sent, const ScheduleLink& link, uint32_t message_index) {
-  const uint64_t number = uint64_t{program_.sequence} << 32 ^ static_cast<uint64_t>(link.channel) << 24 ^ message_index;
-  recorder_->NoteMessage({link.peer, sent, number});
-}
-
 void ScheduleRun::ShowWait(const ScheduleInstruction& op, int peer) {
   const ShownWait& shown = program_.links->shown_wait;
   if (shown.waits_for == nullptr) return;
@@ -50,7 +44,7 @@ absl::Status ScheduleRun::Send(const ScheduleInstruction& op) {
   const Pieces pieces = memory_.Resolve(op.sources[0]);
   MessageHeader header = Header(op.message_index);
   if (program_.checksums) header.checksum = PayloadChecksum(pieces);
-  Note(/*sent=*/true, *op.to, op.message_index);
+  recorder_->NoteMessage(MessageIdOf(program_, *op.to, /*sent=*/true, op.message_index));
   ShowWait(op, op.to->peer);
   const absl::Status status = op.to->send->Post(header, pieces);
   ShowWait(op, -1);
@@ -137,7 +131,7 @@ absl::Status ScheduleRun::Receive(const ScheduleInstruction& op, std::vector<Pie
     XLAD_RETURN_IF_ERROR(next.status());
     const Incoming& message = *next;
     ++*held;
-    Note(/*sent=*/false, *operand.link, operand.message_index);
+    recorder_->NoteMessage(MessageIdOf(program_, *operand.link, /*sent=*/false, operand.message_index));
     XLAD_RETURN_IF_ERROR(CheckMessage(message, operand, op.bytes));
     sources->emplace_back(message.pieces.begin(), message.pieces.end());
   }

@@ -33,7 +33,6 @@ class ScheduleRun {
   MessageHeader Header(uint32_t message_index) const {
     return HeaderOf(launch_, *program_.collective, program_.sequence, message_index);
   }
-  void Note(bool sent, const ScheduleLink& link, uint32_t message_index);
   void ShowWait(const ScheduleInstruction& op, int peer);
 
   const ScheduleProgram& program_;

@@ -92,12 +92,17 @@ class DevicesTest(unittest.TestCase):
         with folder() as where:
             trace = where / "trace.json"
             inside = self.run_job(JOB, axes, "gpu_sim", where, "--trace", trace, workers=1)
-            shared = self.run_job(JOB, axes, "gpu_sim", where, workers=4)
+            shared_trace = where / "shared_trace.json"
+            shared = self.run_job(JOB, axes, "gpu_sim", where, "--trace", shared_trace, workers=4)
             mixed, _ = self.run_job(JOB, axes, "gpu_sim:4,cpu:4", where, workers=1)
             self.assertEqual((inside[0]["loss"], inside[1]), (shared[0]["loss"], shared[1]))
             self.assertEqual(set(shared[0]["collectives"]), {"device memory", "shared device memory"})
             self.assertEqual(set(inside[0]["collectives"]), {"device memory"})
             self.assertIn(", device memory", trace.read_text())
+            events = json.loads(shared_trace.read_text())["traceEvents"]
+            sent, received = ({event["id"] for event in events if event["ph"] == end} for end in "sf")
+            self.assertGreater(len(sent), 0, "the timeline has the messages of shared device memory")
+            self.assertEqual(sent, received)
             total = inside[0]["collectives"]["device memory"]
             self.assertGreater(total, 0)
             code, _, err = xlad("run", JOB, "--mesh", mesh_text(axes), "--workers", 1, "--steps", 4, "--device",

@@ -33,6 +33,7 @@ absl::Status DeviceRun::Send(const ScheduleInstruction& op) {
     XLAD_RETURN_IF_ERROR(WaitRead(&messages, messages.sent + 1 - kMaxUnread));
     XLAD_RETURN_IF_ERROR(written->Wait());
     ++messages.sent;
+    runner_.recorder->NoteMessage(MessageIdOf(program_, *op.to, /*sent=*/true, op.message_index));
     return op.to->send->Post(Header(op.message_index), {runner_.blocks->Payload(&op, memory_.Resolve(op.sources[0]))});
   }
   DeviceMessage message{Header(op.message_index), memory_.Resolve(op.sources[0]), std::move(written)};
@@ -77,7 +78,8 @@ absl::Status DeviceRun::Release(const ScheduleInstruction& op, size_t held) {
   return status;
 }
 
-absl::StatusOr<DeviceMessage> DeviceRun::Take(const ScheduleLink& link, size_t* held) {
+absl::StatusOr<DeviceMessage> DeviceRun::Take(const ScheduleOperand& operand, size_t* held) {
+  const ScheduleLink& link = *operand.link;
   if (link.receive == nullptr) {
     XLAD_ASSIGN_OR_RETURN(DeviceMessage message, runner_.mailbox->Take(link.peer, link.channel));
     ++*held;
@@ -85,6 +87,7 @@ absl::StatusOr<DeviceMessage> DeviceRun::Take(const ScheduleLink& link, size_t* 
   }
   XLAD_ASSIGN_OR_RETURN(const Incoming message, link.receive->Next());
   ++*held;
+  runner_.recorder->NoteMessage(MessageIdOf(program_, link, /*sent=*/false, operand.message_index));
   XLAD_ASSIGN_OR_RETURN(Pieces pieces, runner_.blocks->Resolve(link.peer, message));
   return DeviceMessage{message.header, std::move(pieces), nullptr};
 }
@@ -95,7 +98,7 @@ absl::Status DeviceRun::Receive(const ScheduleInstruction& op, std::vector<Piece
       sources->push_back(memory_.Resolve(operand));
       continue;
     }
-    XLAD_ASSIGN_OR_RETURN(const DeviceMessage message, Take(*operand.link, held));
+    XLAD_ASSIGN_OR_RETURN(const DeviceMessage message, Take(operand, held));
     XLAD_RETURN_IF_ERROR(CheckMessage(message, operand, op.bytes));
     if (message.written != nullptr) {
       mark_ = nullptr;

@@ -63,7 +63,7 @@ class DeviceRun {
   absl::Status Send(const ScheduleInstruction& op);
   absl::Status Write(const ScheduleInstruction& op);
   absl::Status Receive(const ScheduleInstruction& op, std::vector<Pieces>* sources, size_t* held);
-  absl::StatusOr<DeviceMessage> Take(const ScheduleLink& link, size_t* held);
+  absl::StatusOr<DeviceMessage> Take(const ScheduleOperand& operand, size_t* held);
   absl::Status Release(const ScheduleInstruction& op, size_t held);
   absl::Status CheckMessage(const DeviceMessage& message, const ScheduleOperand& operand, int64_t bytes) const;
   absl::Status Combine(const ScheduleInstruction& op, absl::Span<const Pieces> sources);
