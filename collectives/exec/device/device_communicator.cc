@@ -165,7 +165,8 @@ std::string DeviceCommunicator::WhyNotIn(const std::vector<int>& devices) const 
 }
 
 // Returns "" if the collective runs in device memory. All devices of the group return the same, because the result
-// depends only on the collective and on properties that all of them know.
+// depends only on the collective, on what the devices have told each other, and on the version of this code, which is a
+// part of the names of shared memory.
 std::string DeviceCommunicator::WhyNot(const Collective& collective, const std::vector<int>& devices) const {
   const CollectiveSpec& spec = collective.spec;
   if (!collective.plan.engine.empty()) return absl::StrCat("the plan requires ", collective.plan.engine);

@@ -36,7 +36,8 @@ class DeviceCommunicator final : public Communicator {
     AbortSignal* abort = nullptr;
     Recorder* recorder = nullptr;
     Transport* transport = nullptr;  // May be null if all devices have one memory.
-    // The names of the shared memory of this device and of all that share a group with it, by device.
+    // The names of the shared memory of this device and of all that share a group with it, by device. Devices have the
+    // same name only if they also run the same collectives in shared memory, with the same messages.
     std::map<int, std::string> shared_memory;
     std::set<int> by_nccl;  // The indices of the collectives that NCCL runs, for which no memory is needed.
   };

@@ -18,6 +18,16 @@ namespace {
 // memory takes the name for a part of a message.
 constexpr char kGreetingSeparator[] = "\t";
 
+// Must change when other collectives run in shared device memory than before, or with other messages. Devices of
+// different versions do not share memory, because some of them would wait for messages that the others do not send.
+constexpr int kSharedMemoryVersion = 1;
+
+// Returns the name of the memory that the device can share, and the version; empty if it cannot share memory.
+std::string SharedMemoryName(const DeviceOps& ops) {
+  const std::string name = ops.shared_memory_name();
+  return name.empty() ? "" : absl::StrCat(kSharedMemoryVersion, " ", name);
+}
+
 // From kDeviceChannels on, there are two channels for each of these.
 constexpr int kMaxTaskChannels = kDeviceChannels / 2;
 
@@ -174,7 +184,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Fabric::MakeCommunicator(const Mem
   device.abort = abort_;
   device.recorder = member.recorder;
   device.transport = &transport(member.device);
-  device.shared_memory[member.device] = member.ops->shared_memory_name();
+  device.shared_memory[member.device] = SharedMemoryName(*member.ops);
   const std::string greeting =
       absl::StrCat(opened.endpoint.Encode(), kGreetingSeparator, device.shared_memory[member.device]);
   XLAD_ASSIGN_OR_RETURN(auto on_host,

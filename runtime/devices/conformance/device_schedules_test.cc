@@ -60,7 +60,7 @@ class CountingOps final : public collectives::DeviceOps {
     return stream_.Reduce(reduction, to, sources, count);
   }
 
-  std::string shared_memory_name() const override { return stream_.shared_memory_name(); }
+  std::string shared_memory_name() const override { return stream_.shared_memory_name() + other_version; }
   absl::StatusOr<SharedMemory> AllocateShared(int64_t bytes) override {
     if (!allocates_shared) return absl::ResourceExhaustedError("too little memory");
     return stream_.AllocateShared(bytes);
@@ -72,6 +72,7 @@ class CountingOps final : public collectives::DeviceOps {
 
   int64_t host_copies = 0, reductions = 0;
   bool allocates_shared = true, opens_shared = true;
+  std::string other_version;  // Changes the name of the shared memory.
 
  private:
   Stream& stream_;
@@ -413,6 +414,22 @@ TEST_P(DeviceSchedules, AllRanksAreStagedIfOneCannotShareMemory) {
                                       : "device 1: too little memory";
     EXPECT_EQ(media, std::vector<std::string>(3, absl::StrCat("host memory (staged: ", why, ")")));
   }
+}
+
+// No rank waits for the memory of another one.
+TEST_P(DeviceSchedules, RanksWhoseSharedMemoryHasOtherNamesAreStaged) {
+  const CollectiveSet set = OneSum(2);
+  TestWorld world(OnWorkers(2, 1));
+  world.Run([&](int rank) {
+    const std::unique_ptr<Stream> stream = MakeStream();
+    CountingOps ops(stream.get());
+    ops.allocates_shared = false;
+    if (rank == 1) ops.other_version = " of another version";
+    collectives::Recorder recorder(rank, &set, &RealClock());
+    const auto formed = world.worker_of(rank).fabric->MakeCommunicator({rank, &set, &recorder, 0, nullptr, &ops});
+    ASSERT_TRUE(formed.ok()) << formed.status();
+    EXPECT_EQ((*formed)->Medium(0), "host memory (staged: the devices of the group do not share one memory)");
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, DeviceSchedules, ::testing::ValuesIn(AllKinds()), KindName);
