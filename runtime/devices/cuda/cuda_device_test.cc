@@ -95,6 +95,22 @@ TEST_F(CudaDeviceTest, OutOfMemory) {
   }
 }
 
+TEST_F(CudaDeviceTest, SharedMemoryIsKeptAndUsedAgain) {
+  Configure("memory=16777216");
+  const auto gpu = cuda::Gpu::Open(*cuda::LoadDriver(kDouble), 0);
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  const auto large = (*gpu)->AllocateShared(6 << 20), small = (*gpu)->AllocateShared(1);
+  ASSERT_TRUE(large.ok() && small.ok()) << large.status() << small.status();
+  (*gpu)->FreeShared(*large);
+  (*gpu)->FreeShared(*small);
+  EXPECT_THAT(Message((*gpu)->Allocate(12 << 20).status()),
+              HasSubstr("; 8388608 bytes of memory that earlier programs"));
+  const auto first = (*gpu)->AllocateShared(2 << 20), second = (*gpu)->AllocateShared(5 << 20);
+  ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
+  EXPECT_EQ(first->address, small->address);
+  EXPECT_EQ(second->address, large->address);
+}
+
 TEST_F(CudaDeviceTest, PtxThatDoesNotLoad) {
   const auto device = *Make();
   const absl::Status status = device->Load(MakeExecutable(Kernel("k", "add.q7 %r1, %r2, %r3;"))).status();

@@ -88,9 +88,18 @@ absl::Status Gpu::Check(Result result, const std::string& what) const {
 absl::Status Gpu::OutOfMemory(int64_t bytes, const std::string& kind) const {
   size_t free = 0, total = 0;
   const bool known = driver_.cuMemGetInfo_v2(&free, &total) == kSuccess;
+  int64_t kept = 0;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const Shared& shared : free_shared_) kept += shared.bytes;
+  }
   return absl::ResourceExhaustedError(
       absl::StrCat("cuda: cannot allocate ", bytes, " bytes of ", kind, " memory on ", name_,
                    known ? absl::StrCat(": ", free, " of its ", total, " bytes are free") : "",
+                   kept > 0 ? absl::StrCat("; ", kept,
+                                           " bytes of memory that earlier programs of this process shared "
+                                           "with other processes are kept")
+                            : "",
                    "; use more devices or a smaller batch, or stop other programs on this GPU"));
 }
 
@@ -118,14 +127,7 @@ absl::StatusOr<Gpu::Shared> Gpu::AllocateShared(int64_t bytes) const {
   constexpr int64_t kUnit = 2 << 20;
   if (bytes < 0) return OutOfMemory(bytes, "device");
   XLAD_RETURN_IF_ERROR(Activate());
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const auto large = [bytes](const Shared& shared) { return shared.bytes >= bytes; };
-  const auto found = std::find_if(free_shared_.begin(), free_shared_.end(), large);
-  if (found != free_shared_.end()) {
-    const Shared shared = *found;
-    free_shared_.erase(found);
-    return shared;
-  }
+  if (const std::optional<Shared> kept = TakeFreeShared(bytes); kept.has_value()) return *kept;
   Shared shared;
   shared.bytes = std::max(kUnit, RoundUp(bytes, kUnit));
   const Result allocated = driver_.cuMemAlloc_v2(&shared.address, shared.bytes);
@@ -135,6 +137,19 @@ absl::StatusOr<Gpu::Shared> Gpu::AllocateShared(int64_t bytes) const {
   if (exported.ok()) return shared;
   driver_.cuMemFree_v2(shared.address);
   return exported;
+}
+
+// Returns the smallest block that is large enough, so that large memory is left for others.
+std::optional<Gpu::Shared> Gpu::TakeFreeShared(int64_t bytes) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto best = free_shared_.end();
+  for (auto at = free_shared_.begin(); at != free_shared_.end(); ++at) {
+    if (at->bytes >= bytes && (best == free_shared_.end() || at->bytes < best->bytes)) best = at;
+  }
+  if (best == free_shared_.end()) return std::nullopt;
+  const Shared taken = *best;
+  free_shared_.erase(best);
+  return taken;
 }
 
 void Gpu::FreeShared(const Shared& shared) const {

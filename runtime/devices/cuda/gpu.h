@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,7 +41,7 @@ class Gpu {
   absl::StatusOr<DevicePointer> Allocate(int64_t bytes) const;
   void Free(DevicePointer address) const;
   // Device memory that other processes can open by the handle. FreeShared keeps it for later calls of AllocateShared,
-  // because the driver must not free memory that another process has opened.
+  // because the driver must not free memory that another process has opened. The driver frees it with the context.
   struct Shared {
     DevicePointer address = 0;
     int64_t bytes = 0;
@@ -60,6 +61,7 @@ class Gpu {
   absl::Status Prepare();
   absl::Status KeepFreedMemory() const;
   absl::StatusOr<int> Attribute(int attribute) const;
+  std::optional<Shared> TakeFreeShared(int64_t bytes) const;
   absl::Status OutOfMemory(int64_t bytes, const std::string& kind) const;
 
   const Driver& driver_;
