@@ -78,12 +78,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> DeviceCommunicator::Form(const Opt
   if (options.ops->memory_name().empty()) return staged;
   std::unique_ptr<DeviceCommunicator> made(new DeviceCommunicator(options, std::move(staged)));
   std::map<std::string, int> reasons;
-  absl::Status status = made->PrepareAll(&reasons);
-  if (!status.ok()) {
-    status = Annotate(status, absl::StrCat("device ", options.device, " cannot form its communicator"));
-    options.abort->Raise({status, ""});
-    return status;
-  }
+  XLAD_RETURN_IF_ERROR(made->PrepareAll(&reasons));
   made->LogChoice(reasons);
   const auto& programs = made->programs_;
   if (std::any_of(programs.begin(), programs.end(), [](const auto& program) { return program != nullptr; }))
@@ -108,7 +103,7 @@ absl::Status DeviceCommunicator::PrepareAll(std::map<std::string, int>* reasons)
       decline(spec, why);
       continue;
     }
-    XLAD_RETURN_IF_ERROR(Prepare(spec));
+    if (const absl::Status prepared = Prepare(spec); !prepared.ok()) return CannotForm(prepared);
     if (shared_.contains(spec)) shared_bytes = std::max(shared_bytes, LayoutOf(*programs_[spec]).bytes);
   }
   if (shared_.empty()) return absl::OkStatus();
@@ -139,9 +134,16 @@ absl::Status DeviceCommunicator::ShareMemory(int64_t bytes) {
   TextLinks links(options_.transport, kDeviceChannels + options_.first_channel + kFormChannel);
   const absl::Status status = blocks_.Exchange(peers, direct, bytes, &links);
   if (status.ok()) return status;
-  options_.abort->Raise({status, ""});
+  absl::Status raised = CannotForm(status);
   links.Revoke();
-  return status;
+  return raised;
+}
+
+// Raises the error, with the device, and returns it.
+absl::Status DeviceCommunicator::CannotForm(const absl::Status& status) const {
+  absl::Status annotated = Annotate(status, absl::StrCat("device ", options_.device, " cannot form its communicator"));
+  options_.abort->Raise({annotated, ""});
+  return annotated;
 }
 
 // Whether the device is in this process and has the memory of this device.

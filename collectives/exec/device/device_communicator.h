@@ -68,6 +68,7 @@ class DeviceCommunicator final : public Communicator {
   absl::Status PrepareAll(std::map<std::string, int>* reasons);
   absl::Status Prepare(int spec);
   absl::Status ShareMemory(int64_t bytes);
+  absl::Status CannotForm(const absl::Status& status) const;
   bool HasOwnMemory(int device) const;
   std::string WhyNotIn(const std::vector<int>& devices) const;
   std::string WhyNot(const Collective& collective, const std::vector<int>& devices) const;
