@@ -118,6 +118,7 @@ absl::Status DeviceCommunicator::PrepareAll(std::map<std::string, int>* reasons)
     shared_.erase(spec);
     decline(spec, why);
   }
+  if (shared_.empty()) blocks_.Drop();
   return absl::OkStatus();
 }
 

@@ -76,6 +76,11 @@ absl::StatusOr<Pieces> SharedBlocks::Resolve(int peer, const Incoming& message) 
   return pieces;
 }
 
+void SharedBlocks::Drop() {
+  own_.reset();
+  blocks_.clear();
+}
+
 void SharedBlocks::KeepOwn() {
   static std::mutex mutex;
   static auto* const kept = new std::vector<std::shared_ptr<std::byte>>();

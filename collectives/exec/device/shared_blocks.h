@@ -32,6 +32,8 @@ class SharedBlocks {
   ConstPiece Payload(const void* sender, const Pieces& pieces);
   // Returns the pieces of the peer's block that a message names. DataLoss if they are not in the block.
   absl::StatusOr<Pieces> Resolve(int peer, const Incoming& message) const;
+  // Frees the own block and closes those of the peers. No collective may use them any more.
+  void Drop();
   // Keeps the own block until the process ends, because a peer may still read it after a failure.
   void KeepOwn();
 

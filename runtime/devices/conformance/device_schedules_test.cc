@@ -63,16 +63,21 @@ class CountingOps final : public collectives::DeviceOps {
   std::string shared_memory_name() const override { return stream_.shared_memory_name() + other_version; }
   absl::StatusOr<SharedMemory> AllocateShared(int64_t bytes) override {
     if (!allocates_shared) return absl::ResourceExhaustedError("too little memory");
-    return stream_.AllocateShared(bytes);
+    XLAD_ASSIGN_OR_RETURN(SharedMemory memory, stream_.AllocateShared(bytes));
+    shared.push_back(memory.address);
+    return memory;
   }
   absl::StatusOr<std::shared_ptr<std::byte>> OpenShared(const std::string& handle) override {
     if (!opens_shared) return absl::InternalError("the memory cannot be mapped");
-    return stream_.OpenShared(handle);
+    XLAD_ASSIGN_OR_RETURN(std::shared_ptr<std::byte> opened, stream_.OpenShared(handle));
+    shared.push_back(opened);
+    return opened;
   }
 
   int64_t host_copies = 0, reductions = 0;
   bool allocates_shared = true, opens_shared = true;
-  std::string other_version;  // Changes the name of the shared memory.
+  std::vector<std::weak_ptr<std::byte>> shared;  // What was allocated or opened.
+  std::string other_version;                     // Changes the name of the shared memory.
 
  private:
   Stream& stream_;
@@ -414,6 +419,24 @@ TEST_P(DeviceSchedules, AllRanksAreStagedIfOneCannotShareMemory) {
                                       : "device 1: too little memory";
     EXPECT_EQ(media, std::vector<std::string>(3, absl::StrCat("host memory (staged: ", why, ")")));
   }
+}
+
+TEST_P(DeviceSchedules, SharedMemoryThatNoCollectiveUsesIsFreed) {
+  CollectiveSet set = OneSum(4);
+  set.collectives.push_back(collectives::MakeCollective(OneSum(2).collectives[0].spec, {.algorithm = "ring"}, 4));
+  TestWorld world(OnWorkers(4, 2));
+  world.Run([&](int rank) {
+    const std::unique_ptr<Stream> stream = MakeStream();
+    CountingOps ops(stream.get());
+    ops.opens_shared = rank != 1;
+    collectives::Recorder recorder(rank, &set, &RealClock());
+    const auto formed = world.worker_of(rank).fabric->MakeCommunicator({rank, &set, &recorder, 0, nullptr, &ops});
+    ASSERT_TRUE(formed.ok()) << formed.status();
+    EXPECT_THAT((*formed)->Medium(0), HasSubstr("device 1 cannot open the memory of device 2"));
+    EXPECT_EQ((*formed)->Medium(1), "device memory");
+    EXPECT_FALSE(ops.shared.empty());
+    for (const auto& memory : ops.shared) EXPECT_TRUE(memory.expired());
+  });
 }
 
 // No rank waits for the memory of another one.
