@@ -116,9 +116,16 @@ class Transport {
 };
 
 constexpr int kMaxChannels = 1 << 20;
-// The channels from this one on carry the messages of schedules that run in shared device memory. The other channels
-// carry everything else.
+// The channels of a task. For each of them, there are two other channels: one from kDeviceChannels on, which carries
+// the messages of schedules that run in shared device memory, and one from kReadChannels on, which says how many of
+// these messages have been read.
+constexpr int kMaxTaskChannels = kMaxChannels / 4;
 constexpr int kDeviceChannels = kMaxChannels / 2;
+constexpr int kReadChannels = kDeviceChannels + kMaxTaskChannels;
+static_assert(kMaxTaskChannels <= kDeviceChannels && kReadChannels + kMaxTaskChannels <= kMaxChannels);
+
+// Schedules in shared device memory need links with at least this number of slots.
+constexpr int kMinDeviceSlots = 2;
 
 // Each communicator of a fabric has channels of its own (Fabric::ReserveChannels). The first of these are used while
 // the communicator forms: to compare schedules, to agree on how the devices of a host share memory, and to send the ids

@@ -14,9 +14,6 @@
 namespace xlad::collectives {
 namespace {
 
-// The channels from this one on say which messages have been read.
-constexpr int kReadChannels = kDeviceChannels + kDeviceChannels / 2;
-
 DeviceReduction ReductionOf(const CollectiveSpec& spec) {
   return {spec.type, spec.reduction, spec.mode == ReductionMode::kCanonical};
 }

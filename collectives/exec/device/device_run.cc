@@ -8,7 +8,7 @@ namespace {
 // The number of messages to a peer on one channel that may wait to be read before a send blocks. It must not exceed the
 // number of slots of a link, so that a peer never waits for a slot to say that it has read a message. Schedules are
 // correct with any number (collectives/plan/check.h).
-constexpr int64_t kMaxUnread = 2;
+constexpr int64_t kMaxUnread = kMinDeviceSlots;
 
 }  // namespace
 

@@ -28,9 +28,6 @@ std::string SharedMemoryName(const DeviceOps& ops) {
   return name.empty() ? "" : absl::StrCat(kSharedMemoryVersion, " ", name);
 }
 
-// From kDeviceChannels on, there are two channels for each of these.
-constexpr int kMaxTaskChannels = kDeviceChannels / 2;
-
 }  // namespace
 
 // Selects the transport by the location of the peer.

@@ -219,7 +219,7 @@ class DeviceSchedules : public DeviceConformance {
     std::vector<std::vector<Buffers>> found(set.collectives.size(), std::vector<Buffers>(n));
     std::vector<absl::Status> statuses(n);
     std::atomic<int64_t> reductions = 0;
-    TestWorld world(placement);
+    TestWorld world(placement, slots_);
     world.Run([&](int rank) {
       statuses[rank] = [&]() -> absl::Status {
         XLAD_ASSIGN_OR_RETURN(RankState state, FormRank(&world, set, rank));
@@ -292,6 +292,7 @@ class DeviceSchedules : public DeviceConformance {
   }
 
   std::string medium_ = "device memory";
+  int slots_ = 4;
 };
 
 TEST_P(DeviceSchedules, EveryAlgorithmHasTheBitsOfTheHost) {
@@ -323,6 +324,7 @@ TEST_P(DeviceSchedules, EveryAlgorithmHasTheBitsOfTheHostInSharedMemory) {
   for (int n = 2; n <= 4; ++n) {
     CompareWithHost(Everything(n, Types(), ReductionMode::kRunToRun), OnWorkers(n, 1), /*in_place=*/n == 3);
   }
+  slots_ = collectives::kMinDeviceSlots;
   CompareWithHost(Everything(4, {ElementType::kF32}, ReductionMode::kCanonical), OnWorkers(4, 2), /*in_place=*/false);
 }
 

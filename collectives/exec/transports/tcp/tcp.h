@@ -42,7 +42,7 @@ struct TcpOptions {
   std::string key;
   // The HOST:PORT at which peers reach this worker. An empty address is treated like a loopback address.
   std::string data_address;
-  int slots = 4;  // The slots of each link.
+  int slots = 4;  // The slots of each link; at least kMinDeviceSlots if devices share memory.
   int64_t max_message_bytes = int64_t{1} << 40;
   int64_t dial_timeout_ms = 10'000;
   // How long a device waits for a connection that the peer dials, or 0 if there is no limit. A coordinator tells the
