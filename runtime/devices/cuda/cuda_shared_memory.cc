@@ -29,8 +29,9 @@ absl::StatusOr<collectives::DeviceOps::SharedMemory> CudaStream::AllocateShared(
 absl::StatusOr<std::shared_ptr<std::byte>> CudaStream::OpenShared(const std::string& handle) {
   XLAD_RETURN_IF_ERROR(Begin());
   IpcHandle opened;
-  const std::string bytes = absl::HexStringToBytes(handle);
-  if (handle.size() != 2 * sizeof opened.bytes || absl::BytesToHexString(bytes) != handle) {
+  const bool has_size = handle.size() == 2 * sizeof opened.bytes;
+  const std::string bytes = has_size ? absl::HexStringToBytes(handle) : "";
+  if (!has_size || absl::BytesToHexString(bytes) != handle) {
     return absl::InvalidArgumentError(
         absl::StrCat("cuda: found the handle \"", handle, "\", expected ", 2 * sizeof opened.bytes, " hex digits"));
   }
