@@ -4,7 +4,8 @@
 // receiver's stream waits for the event and reads the memory. Then the receiver releases the message with an event of
 // its own stream, for which the sender's stream waits before it overwrites the memory. While a collective runs, the
 // threads of the devices wait for each other's messages and releases, but not for the streams. They wait for streams
-// after an error, before memory is replaced by larger memory, and at the end.
+// after an error, before memory is replaced by larger memory, at the end, and before each message or release that they
+// send to another process (DeviceRun).
 #pragma once
 
 #include <atomic>

@@ -23,7 +23,8 @@ class SharedBlocks {
   // this device can access by their addresses. All peers must call Exchange too. Returns only errors of `links`; those
   // of the devices become problems.
   absl::Status Exchange(const std::set<int>& peers, const std::set<int>& direct, int64_t bytes, TextLinks* links);
-  // Why the device or a peer cannot share memory with all of its peers, or empty. All devices know the same problems.
+  // Why the device or a peer cannot share memory with all of its peers, or empty. All devices of a group know the
+  // same problems of its members.
   const std::string& ProblemOf(int device) const { return problems_.at(device); }
 
   std::byte* own() const { return own_.get(); }
