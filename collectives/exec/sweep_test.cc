@@ -164,8 +164,8 @@ std::vector<std::byte> RandomElements(ElementType type, int rank, int64_t count)
   return input;
 }
 
-// Elements of each type in kTypes. Each collective of a test uses the first elements, as many as its operand has, so the
-// definition of each element is evaluated once for all kinds, counts, plans and ranks.
+// Elements of each type in kTypes. Each collective of a test uses the first elements, as many as its operand has.
+// Therefore the definition of each element is evaluated once for all kinds, counts, plans and ranks.
 struct SweepValues {
   std::map<ElementType, Elements> inputs;
   // The elements of the results, by type, reduction and whether the mode is canonical.

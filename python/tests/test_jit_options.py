@@ -267,8 +267,8 @@ class Messages(ClusterTest):
                 line = step.__code__.co_firstlineno + 1
                 with self.subTest(bind, mesh=mesh), self.assertRaisesRegex(
                         TypeError, rf"test_jit_options.py:{line}: found a callback into Python in (pure_callback|debug_"
-                                   r"print), expected no calls back into Python: workers run no Python; return the values "
-                                   r"that you need as metrics or results"):
+                                   r"print), expected no calls back into Python: workers run no Python; return the "
+                                   r"values that you need as metrics or results"):
                     self.cluster.jit(step, mesh=mesh)(x)
 
     def test_without_the_private_parts_of_jax_only_errors_of_equinox_are_refused(self):

@@ -37,9 +37,9 @@ inline Collective MakeCollective(const CollectiveSpec& spec, const CollectivePla
 }
 
 // Returns collectives of all tested kinds over devices 0 to n - 1, for every combination of the operand sizes `counts`
-// in elements and the algorithms that apply and do not need mapped memory. The types (f32, bf16 or s32) take turns: with
-// the default sizes, each algorithm has each type with one or two of them. If XLAD_ALL_CASES is set, all combinations
-// have all types.
+// in elements and the algorithms that apply and do not need mapped memory. The types (f32, bf16 or s32) take turns.
+// With the default sizes, each algorithm has each type with one or two of them. If XLAD_ALL_CASES is set, all
+// combinations have all types.
 inline CollectiveSet EverythingOver(
     int n, const std::vector<ElementType>& types = {ElementType::kF32, ElementType::kBF16, ElementType::kS32},
     const std::vector<std::vector<int64_t>>& counts = {{0}, {1}, {13}, {5, 0, 7}, {3001}}) {
