@@ -109,7 +109,8 @@ class DeviceOps {
   };
   virtual absl::StatusOr<SharedMemory> AllocateShared(int64_t /*bytes*/) { return NoSharedMemory(); }
   // Returns the address of the shared memory of another device, which this stream can access until the last reference
-  // is dropped. The other device must keep the memory as long, unless its process ends.
+  // is dropped. The other device must keep the memory as long, unless its process ends; the memory then stays
+  // accessible. For CUDA, this is assumed and has not been verified on hardware (decision 81).
   virtual absl::StatusOr<std::shared_ptr<std::byte>> OpenShared(const std::string& /*handle*/) {
     return NoSharedMemory();
   }

@@ -22,8 +22,8 @@ namespace xlad::collectives {
 //
 // Launch and Start enqueue the schedule's operations on the device's stream. The outputs may be used by later work of
 // the stream. In the memory of one process, they return before the operations have run; in shared memory, when the
-// messages of all operations have been read. Errors of the work are returned as for all other work of the stream. A
-// started collective does not overlap with later work of the stream.
+// messages of all operations have been read, so the caller enqueues no other work until then. Errors of the work are
+// returned as for all other work of the stream. A started collective does not overlap with later work of the stream.
 class DeviceCommunicator final : public Communicator {
  public:
   struct Options {
