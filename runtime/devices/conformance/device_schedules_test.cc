@@ -47,7 +47,10 @@ class CountingOps final : public collectives::DeviceOps {
   absl::Status Synchronize() override { return stream_.Synchronize(); }
   absl::Status Copy(void* to, const void* from, int64_t bytes) override { return stream_.Copy(to, from, bytes); }
   absl::Status FillZero(void* to, int64_t bytes) override { return stream_.FillZero(to, bytes); }
-  absl::StatusOr<std::unique_ptr<Event>> Record() override { return stream_.Record(); }
+  absl::StatusOr<std::unique_ptr<Event>> Record() override {
+    if (!records) return absl::InternalError("no event can be recorded");
+    return stream_.Record();
+  }
   absl::Status WaitFor(const Event& event) override { return stream_.WaitFor(event); }
   std::string memory_name() const override { return stream_.memory_name(); }
   absl::StatusOr<std::shared_ptr<std::byte>> AllocateDevice(int64_t bytes) override {
@@ -75,7 +78,7 @@ class CountingOps final : public collectives::DeviceOps {
   }
 
   int64_t host_copies = 0, reductions = 0;
-  bool allocates_shared = true, opens_shared = true;
+  bool allocates_shared = true, opens_shared = true, records = true;
   std::vector<std::weak_ptr<std::byte>> shared;  // What was allocated or opened.
   std::string other_version;                     // Changes the name of the shared memory.
 
@@ -350,6 +353,29 @@ TEST_P(DeviceSchedules, AnAbortEndsTheWaitForARank) {
     });
     for (const absl::Status& status : statuses) EXPECT_THAT(status.message(), HasSubstr("rank 2 has failed")) << each;
   }
+}
+
+// The receiver does not answer the message, so the sender waits for the signal.
+TEST_P(DeviceSchedules, AReceiverThatCannotRecordAnEventEndsTheWaitOfTheSender) {
+  medium_ = "shared device memory";
+  CollectiveSet set;
+  set.num_devices = 2;
+  set.collectives.push_back(collectives::MakeCollective(
+      SpecOf(CollectiveKind::kBroadcast, 2, ElementType::kF32, {300}, ReductionMode::kRunToRun),
+      {.algorithm = "direct"}, 2));
+  TestWorld world(OnWorkers(2, 1));
+  std::vector<absl::Status> statuses(2);
+  std::latch formed(2);
+  world.Run([&](int rank) {
+    auto state = FormRank(&world, set, rank);
+    formed.arrive_and_wait();
+    ASSERT_TRUE(state.ok()) << state.status();
+    state->ops->records = rank != 1;
+    Buffers results;
+    statuses[rank] = RunOne(set, 0, rank, &*state, &results);
+    state->stream->Synchronize().IgnoreError();
+  });
+  for (const absl::Status& status : statuses) EXPECT_THAT(status.message(), HasSubstr("no event can be recorded"));
 }
 
 TEST_P(DeviceSchedules, RanksThatDisagreeAreNamed) {
