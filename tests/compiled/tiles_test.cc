@@ -255,22 +255,26 @@ TEST(Tiles, ElementsOfRowsHaveTilesOfWholeRows) {
   batch.Run();
 }
 
-// The number of loops that are unrolled in a kernel that centers rows and divides them by the sum of their squares.
-// `rows` are the sizes of the other dimensions, which are the first `ndim`.
-int64_t UnrolledLoops(const std::string& rows, int ndim) {
+// Centers rows and divides them by the sum of their squares. `rows` are the sizes of the other dimensions, which are
+// the first `ndim`.
+std::string CenteredRows(const std::string& rows, int ndim) {
   const std::string all = absl::StrCat("f32[", rows, ",128]"), row = absl::StrCat("f32[", rows, "]");
   const std::string dims = ndim == 1 ? "0" : "0,1,2";
-  const auto module = *hlo::ParseText(Program(absl::StrCat(
+  return Program(absl::StrCat(
       " p = ", all, " parameter(0)\n z = f32[] constant(0)\n s = ", row, " reduce(p, z), dimensions={", ndim,
       "}, to_apply=add\n b = ", all, " broadcast(s), dimensions={", dims, "}\n d = ", all, " subtract(p, b)\n q = ",
       all, " multiply(d, d)\n t = ", row, " reduce(q, z), dimensions={", ndim, "}, to_apply=add\n c = ", all,
-      " broadcast(t), dimensions={", dims, "}\n ROOT r = ", all, " divide(d, c)")));
+      " broadcast(t), dimensions={", dims, "}\n ROOT r = ", all, " divide(d, c)"));
+}
+
+// The number of loops that are unrolled in the kernel of a program.
+int64_t UnrolledLoops(const std::string& text) {
+  const auto module = *hlo::ParseText(text);
   const auto emitter = *ObjectEmitter::Create(Target());
   KernelRequest request;
   request.root = AsKernel(module.get());
   request.symbol = "kernel";
   request.kernel = ScheduleFusion(*request.root, 1);
-  EXPECT_NE(request.kernel, nullptr);
   EXPECT_TRUE(emitter->EmitKernel(request).ok());
   const std::string ir = emitter->IrText();
   int64_t count = 0;
@@ -279,7 +283,15 @@ int64_t UnrolledLoops(const std::string& rows, int ndim) {
 }
 
 // Short loops are unrolled, but not if they contain many loops that stay, such as those over the columns of a row.
-TEST(Tiles, LoopsOverRowsAreNotUnrolled) { EXPECT_EQ(UnrolledLoops("8,4,4", 3), UnrolledLoops("128", 1)); }
+TEST(Tiles, ShortLoopsAreUnrolledUnlessTheyHaveManyLoops) {
+  EXPECT_EQ(UnrolledLoops(CenteredRows("8,4,4", 3)), UnrolledLoops(CenteredRows("128", 1)));
+  // Two loops over the first elements have no loop inside.
+  const auto first = [](int64_t count) {
+    return absl::StrCat("HloModule m\nENTRY e {\n x = f32[9,20] parameter(0)\n ROOT r = (f32[9,", count, "], s32[9,",
+                        count, "]) topk(x), k=", count, ", largest=true\n}\n");
+  };
+  EXPECT_EQ(UnrolledLoops(first(4)), UnrolledLoops(first(5)) + 2);
+}
 
 // Two halves of `rows` rows, concatenated along the last dimension or, if `along` is 0, along the first one. The result
 // is also used by an elementwise instruction with a reshape.
