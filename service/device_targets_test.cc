@@ -21,8 +21,8 @@ TEST(DeviceTargets, AJobTakesTwoModelsOfCpuAfterAGracePeriod) {
   const std::string job = cluster.Submit(4);
   EXPECT_TRUE(cluster.builds.empty()) << "more workers of one model may register";
   EXPECT_EQ(cluster.Status(job).reason(),
-            "waits for 4 devices of one kind and CPU before it uses several; the workers have cpu (znver3): 2 on w1; "
-            "cpu (znver5): 2 on w2");
+            "waits for 4 devices of the same kind and CPU model; later it accepts a mix; the workers have "
+            "cpu (znver3): 2 on w1; cpu (znver5): 2 on w2");
   cluster.RunFor(5000, {1, 2});
   ASSERT_EQ(cluster.builds.size(), 1);
   ASSERT_EQ(cluster.builds[0].targets.size(), 2);
@@ -70,7 +70,8 @@ TEST(DeviceTargets, ABuiltJobIsBuiltForSeveralTargetsIfOnlyTheyTogetherHaveEnoug
   const std::string job = cluster.Submit(4);
   cluster.Built();
   cluster.Register(2, "w2", 1, {}, {kNewCpu});
-  EXPECT_THAT(cluster.Status(job).reason(), ::testing::StartsWith("waits for 4 devices of one kind and CPU"));
+  EXPECT_THAT(cluster.Status(job).reason(),
+              ::testing::StartsWith("waits for 4 devices of the same kind and CPU model; "));
   EXPECT_THAT(Why(&cluster, job), ::testing::HasSubstr("cpu (znver5): 2 on w2"));
   cluster.RunFor(1000, {1, 2});
   EXPECT_EQ(cluster.builds.size(), 1);

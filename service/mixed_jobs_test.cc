@@ -138,7 +138,8 @@ TEST(MixedJobs, AJobThatNamesNoKindsTakesSeveralAsALastResort) {
   cluster.Register(2, "w2", 1, {}, {"opaque"});
   const std::string job = cluster.Submit(4);
   EXPECT_EQ(cluster.Status(job).reason(),
-            "waits for 4 devices of one kind before it uses several; the workers have cpu: 2 on w1; opaque: 2 on w2");
+            "waits for 4 devices of the same kind; later it accepts a mix; the workers have cpu: 2 on w1; "
+            "opaque: 2 on w2");
   cluster.RunFor(2000, {1, 2});
   EXPECT_TRUE(cluster.builds.empty());
   cluster.RunFor(2000, {1, 2});

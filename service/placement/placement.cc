@@ -175,9 +175,8 @@ TargetSelection SelectTargets(const std::vector<WorkerDevices>& workers, int64_t
   }
   mix.is_last_resort = allowed.size() < 2;
   if (mix.is_last_resort) {
-    mix.reason =
-        absl::StrCat("waits for ", DeviceCountText(devices), " of ",
-                     HaveSeveralCpus(pools) ? "one kind and CPU" : "one kind", " before it uses several; ", have);
+    mix.reason = absl::StrCat("waits for ", DeviceCountText(devices), " of the same kind",
+                              HaveSeveralCpus(pools) ? " and CPU model" : "", "; later it accepts a mix; ", have);
   }
   return mix;
 }
