@@ -225,7 +225,8 @@ std::string WhyNoCode(const Instruction& instruction) {
                         " instructions; unroll it or move it out");
   }
   const absl::string_view reason = WhyNoCpuLowering(instruction.opcode());
-  return reason.empty() ? "found an opcode that cannot be compiled, expected equivalent ops" : std::string(reason);
+  return reason.empty() ? "found an opcode that cannot be compiled, expected another one; compute the same by other ops"
+                        : std::string(reason);
 }
 
 bool CanEmitElement(const Instruction& instruction, std::string* why_not);
