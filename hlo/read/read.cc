@@ -48,12 +48,13 @@ bool LooksLikeMlir(absl::string_view text) {
          absl::StartsWith(word, "builtin.") || lexer.Accept("\"builtin.module\"");
 }
 
-// HLO text begins with a word, a name or a shape. If a comment before these has no end, the parser reports its place.
+// HLO text begins with a word, a name or a shape. If it has nothing but comments, or a comment without end before
+// these, the parser reports the place.
 bool BeginsLikeHlo(absl::string_view text) {
   Lexer lexer(text);
   const char first = lexer.Peek();
-  return lexer.failed() || absl::ascii_isalnum(static_cast<unsigned char>(first)) || first == '%' || first == '_' ||
-         first == '(';
+  return first == '\0' || lexer.failed() || absl::ascii_isalnum(static_cast<unsigned char>(first)) || first == '%' ||
+         first == '_' || first == '(';
 }
 
 // The prefixes of the labels of rules on the header, and the words of the header that the rules check.
