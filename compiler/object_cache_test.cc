@@ -47,7 +47,7 @@ CompileResult CompileText(const std::string& text, ObjectCache* objects) {
 TEST(ObjectCache, RandomProgramsHaveTheSameCodeWithEveryCache) {
   MemoryObjects objects;
   int64_t reused = 0;
-  const bool all_tried = ForSeeds(0, CaseCount(16, 200), [&](uint64_t seed) {
+  const bool all_tried = ForSeeds(0, CaseCount(40, 200), [&](uint64_t seed) {
     const RandomModule made = RandomLocalProgram(seed, 3 + static_cast<int>(seed % 25), seed % 3 == 0 ? 4 : 1);
     const CompileRequest request = RequestFor(*made.module);
     const CompileResult plain = CompileWith(request, nullptr);
