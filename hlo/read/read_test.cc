@@ -45,9 +45,11 @@ TEST(Read, NamesFormatsThatItCannotRead) {
 TEST(Read, ReportsBytesThatAreNotAModule) {
   EXPECT_THAT(Error(""), HasSubstr("found an empty file"));
   for (const char* text : {"# A program\n\nThis text", "#!/bin/bash\nA=1\n", "#include <new>\n", "# a = b",
-                           "{\"a\": 1}", "\"\"\"A script.\"\"\"\n", "<html>", "[table]", "// A comment"}) {
+                           "{\"a\": 1}", "\"\"\"A script.\"\"\"\n", "<html>", "[table]"}) {
     EXPECT_THAT(Error(text), HasSubstr("found text that is not a program, expected HLO text or an HloModuleProto"));
   }
+  EXPECT_EQ(Error("// A comment"),
+            "1:13: found the end of the text, expected HloModule, a computation or an instruction");
   EXPECT_EQ(Error("// A program\n/* HloModule m"), "2:1: found a comment without end, expected */");
   EXPECT_EQ(Error("hello world"), "1:1: found \"hello\", expected HloModule, a computation or an instruction");
   EXPECT_THAT(Error("\x7f"
