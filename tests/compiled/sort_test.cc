@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "compiler/kernel/object_emitter.h"
+#include "hlo/testing/test_material.h"
 #include "hlo/text/text.h"
 #include "tests/compiled/test_harness.h"
 
@@ -29,29 +30,7 @@ ENTRY e {
 
 // The comparator of jax.numpy.argsort: all zeros are equal, and so are all NaNs, which come last.
 std::string ArgsortProgram(const std::string& type, const std::string& shape, int dimension) {
-  return absl::StrReplaceAll(R"(HloModule m
-before {
-  i = s32[] parameter(2)
-  j = s32[] parameter(3)
-  x = $[] parameter(0)
-  y = $[] parameter(1)
-  nan = $[] constant(nan)
-  zero = $[] constant(0)
-  x_nan = pred[] compare(x, x), direction=NE
-  x_zero = pred[] compare(x, zero), direction=EQ
-  x_or_zero = $[] select(x_zero, zero, x)
-  x_key = $[] select(x_nan, nan, x_or_zero)
-  y_nan = pred[] compare(y, y), direction=NE
-  y_zero = pred[] compare(y, zero), direction=EQ
-  y_or_zero = $[] select(y_zero, zero, y)
-  y_key = $[] select(y_nan, nan, y_or_zero)
-  ROOT r = pred[] compare(x_key, y_key), direction=LT, type=TOTALORDER
-}
-ENTRY e {
-  x = $[SHAPE] parameter(0)
-  i = s32[SHAPE] iota(), iota_dimension=DIM
-  ROOT r = ($[SHAPE], s32[SHAPE]) sort(x, i), dimensions={DIM}, is_stable=true, to_apply=before
-})",
+  return absl::StrReplaceAll(hlo::TestText("tests/compiled/testdata/argsort.hlo"),
                              {{"$", type}, {"SHAPE", shape}, {"DIM", absl::StrCat(dimension)}});
 }
 
