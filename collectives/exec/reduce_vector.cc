@@ -13,11 +13,6 @@
 // On x86, SSSE3, SSE4 and AVX3_DL are not compiled. A machine then uses an older instruction set or the scalar loops of
 // reduce.cc.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define HWY_COMPILE_ONLY_STATIC  // One instruction set is enough to find races, and compiles in less time.
-#endif
-#endif
 #include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
