@@ -150,9 +150,13 @@ bool DeviceCommunicator::HasOwnMemory(int device) const {
   return mailbox != nullptr && mailbox->memory() == runner_.mailbox->memory();
 }
 
+bool DeviceCommunicator::HaveOwnMemory(const std::vector<int>& devices) const {
+  return std::all_of(devices.begin(), devices.end(), [this](int device) { return HasOwnMemory(device); });
+}
+
 // Returns "" if the devices of a group have one memory or can share memory.
 std::string DeviceCommunicator::WhyNotIn(const std::vector<int>& devices) const {
-  if (std::all_of(devices.begin(), devices.end(), [this](int device) { return HasOwnMemory(device); })) return "";
+  if (HaveOwnMemory(devices)) return "";
   const auto name_of = [this](int device) {
     const auto found = options_.shared_memory.find(device);
     return found == options_.shared_memory.end() ? "" : found->second;
@@ -229,9 +233,7 @@ absl::Status DeviceCommunicator::Prepare(int spec) {
   if (!program.ok()) return Annotate(program.status(), collective.name);
   program->links = &links_;
   programs_[spec] = std::make_unique<ScheduleProgram>(*std::move(program));
-  if (std::all_of(devices.begin(), devices.end(), [this](int member) { return HasOwnMemory(member); })) {
-    return Grow(&scratch_, scratch);
-  }
+  if (HaveOwnMemory(devices)) return Grow(&scratch_, scratch);
   shared_.insert(spec);
   return absl::OkStatus();
 }

@@ -70,6 +70,7 @@ class DeviceCommunicator final : public Communicator {
   absl::Status ShareMemory(int64_t bytes);
   absl::Status CannotForm(const absl::Status& status) const;
   bool HasOwnMemory(int device) const;
+  bool HaveOwnMemory(const std::vector<int>& devices) const;
   std::string WhyNotIn(const std::vector<int>& devices) const;
   std::string WhyNot(const Collective& collective, const std::vector<int>& devices) const;
   void LogChoice(const std::map<std::string, int>& reasons) const;
