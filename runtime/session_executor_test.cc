@@ -28,14 +28,15 @@ using ::testing::HasSubstr;
 // x: f32[7], two elements per device and one on the last; s: f32[], replicated.
 //   total = all_reduce(sum of own x);  x' = x + total;  s' = s + total
 // If `whole`, x is replicated and the total is four times its sum.
-Executable MakeExecutable(bool whole) {
+Executable MakeSessionExecutable(bool whole) {
   Executable e;
   e.set_name("session");
   e.add_mesh()->set_size(kDevices);
   const int64_t n = whole ? 7 : 2;
-  for (const auto& [kind, bytes] :
-       std::vector<std::pair<Allocation::Kind, int64_t>>{{Allocation::PARAMETER, 4 * n}, {Allocation::PARAMETER, 4},
-                                                         {Allocation::TEMPORARY, 4}, {Allocation::RESULT, 4}}) {
+  for (const auto& [kind, bytes] : std::vector<std::pair<Allocation::Kind, int64_t>>{{Allocation::PARAMETER, 4 * n},
+                                                                                     {Allocation::PARAMETER, 4},
+                                                                                     {Allocation::TEMPORARY, 4},
+                                                                                     {Allocation::RESULT, 4}}) {
     AddAllocation(&e, kind, bytes);
   }
   const auto add = [&](EntryValue* value, std::vector<int64_t> global, std::vector<int64_t> local, int allocation) {
@@ -181,7 +182,7 @@ class World {
   }
   // The layouts are 0: split, 1: replicated, 2: scalar.
   void Load(int64_t program, bool whole) {
-    const Executable executable = MakeExecutable(whole);
+    const Executable executable = MakeSessionExecutable(whole);
     const std::string bytes = executable.SerializeAsString(), digest = Sha256Hex(bytes);
     store.PutBlob(digest, bytes);
     SessionCommand command;

@@ -34,7 +34,7 @@ void AddEntry(EntryValue* entry, const Shape& shape, bool split) {
 }
 
 // The program (w, x) -> (w', loss); `w` and `w'` are split or replicated.
-Executable MakeExecutable(bool split_parameter, bool split_result) {
+Executable MakeSplitExecutable(bool split_parameter, bool split_result) {
   Executable executable;
   AddEntry(executable.add_parameters(), kMatrix, split_parameter);
   AddEntry(executable.add_parameters(), kScalar, false);
@@ -78,7 +78,7 @@ class SessionTest : public ::testing::Test {
 };
 
 TEST_F(SessionTest, DonatedStateStaysOnTheWorkers) {
-  const int64_t program = session_.LoadProgram(MakeExecutable(true, true), "digest", {});
+  const int64_t program = session_.LoadProgram(MakeSplitExecutable(true, true), "digest", {});
   int64_t w = session_.AddArray(kMatrix);
   EXPECT_THAT(Kinds(), ElementsAre("load"));
   AnswerAll();
@@ -101,7 +101,7 @@ TEST_F(SessionTest, DonatedStateStaysOnTheWorkers) {
 }
 
 TEST_F(SessionTest, ChangesLayoutThroughTheWholeArray) {
-  const int64_t program = session_.LoadProgram(MakeExecutable(false, true), "digest", {});
+  const int64_t program = session_.LoadProgram(MakeSplitExecutable(false, true), "digest", {});
   const auto first = session_.Call(Call(program, session_.AddArray(kMatrix), 0));
   Kinds();
   const int64_t w = (*first)[0];
@@ -115,7 +115,7 @@ TEST_F(SessionTest, ChangesLayoutThroughTheWholeArray) {
 }
 
 TEST_F(SessionTest, ReadersPinArrays) {
-  const int64_t program = session_.LoadProgram(MakeExecutable(true, true), "digest", {});
+  const int64_t program = session_.LoadProgram(MakeSplitExecutable(true, true), "digest", {});
   const int64_t loss = (*session_.Call(Call(program, session_.AddArray(kMatrix), 0)))[1];
   Kinds();
   AnswerAll();
@@ -137,7 +137,7 @@ TEST_F(SessionTest, ReadersPinArrays) {
 }
 
 TEST_F(SessionTest, RefusedCallsChangeNothing) {
-  const int64_t program = session_.LoadProgram(MakeExecutable(true, true), "digest", {});
+  const int64_t program = session_.LoadProgram(MakeSplitExecutable(true, true), "digest", {});
   const int64_t w = session_.AddArray(kMatrix), x = session_.AddArray(kScalar);
   Kinds();
   const auto message = [&](const CallProgramRequest& request) {
@@ -156,7 +156,7 @@ TEST_F(SessionTest, RefusedCallsChangeNothing) {
 }
 
 TEST_F(SessionTest, RepeatsUnansweredCommands) {
-  const int64_t program = session_.LoadProgram(MakeExecutable(true, true), "digest", {});
+  const int64_t program = session_.LoadProgram(MakeSplitExecutable(true, true), "digest", {});
   const int64_t w = session_.AddArray(kMatrix);
   ASSERT_TRUE(session_.Call(Call(program, w, 0)).ok());
   ASSERT_TRUE(session_.Call(Call(program, w, 0)).ok());
@@ -173,7 +173,7 @@ TEST_F(SessionTest, RepeatsUnansweredCommands) {
 // Makes random calls. When all arrays are freed and all commands answered, the first worker stores no whole array.
 TEST_F(SessionTest, RandomUseLeavesNothingBehind) {
   const auto random = SeededRandom(11);
-  const int64_t program = session_.LoadProgram(MakeExecutable(true, false), "digest", {});
+  const int64_t program = session_.LoadProgram(MakeSplitExecutable(true, false), "digest", {});
   std::vector<int64_t> matrices = {session_.AddArray(kMatrix)}, pinned;
   std::set<int64_t> here = {matrices[0]};
   const auto settle = [&] {
@@ -207,7 +207,9 @@ TEST_F(SessionTest, RandomUseLeavesNothingBehind) {
           session_.Free({(*results)[1]});
         }
         break;
-      default: settle(); AnswerAll();
+      default:
+        settle();
+        AnswerAll();
     }
     settle();
   }

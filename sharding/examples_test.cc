@@ -54,8 +54,7 @@ class Examples : public testing::TestWithParam<Example> {
 
   // Partitions the step for the mesh of this name. `rebind` replaces the sizes of its axes, for example "dp=3,tp=2".
   absl::StatusOr<PipelineResult> Pipeline(const std::string& mesh, const std::string& rebind = "") {
-    XLAD_ASSIGN_OR_RETURN(const std::string text,
-                          RealFileSystem().Read(JoinPath(folder_, "step." + mesh + ".hlo.pb")));
+    XLAD_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().Read(JoinPath(folder_, "step." + mesh + ".hlo.pb")));
     XLAD_ASSIGN_OR_RETURN(std::unique_ptr<hlo::Module> module, hlo::ReadModule(text));
     PipelineOptions options;
     if (!rebind.empty()) {
@@ -207,15 +206,14 @@ TEST_P(Examples, BytesAndCauses) {
   }
 }
 
-std::string NameOf(const testing::TestParamInfo<Example>& info) { return info.param.name; }
+std::string ExampleName(const testing::TestParamInfo<Example>& info) { return info.param.name; }
 
 INSTANTIATE_TEST_SUITE_P(All, Examples,
                          testing::Values(Example{"digits_mlp", 2, true, true}, Example{"dropout_rng", 2, true, true},
                                          Example{"nano_gpt", 1, true, false}, Example{"nano_gpt_bf16", 1, true, false},
                                          Example{"cnn", 1, false, false}, Example{"lstm", 1, true, false},
-                                         Example{"moe", 1, true, false},
-                                         Example{"ring_shard_map", 1, true, false}),
-                         NameOf);
+                                         Example{"moe", 1, true, false}, Example{"ring_shard_map", 1, true, false}),
+                         ExampleName);
 
 }  // namespace
 }  // namespace xlad::sharding

@@ -257,7 +257,7 @@ std::vector<std::string> HloFilesUnder(const char* variable) {
   return files;
 }
 
-class GoodProgramsTest : public testing::TestWithParam<const char*> {};
+class GoodProgramsTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(GoodProgramsTest, Verify) {
   const std::vector<std::string> files = HloFilesUnder(GetParam());
@@ -273,7 +273,7 @@ TEST_P(GoodProgramsTest, Verify) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, GoodProgramsTest, testing::Values("XLAD_EXAMPLES", "XLAD_CONFORMANCE"));
+INSTANTIATE_TEST_SUITE_P(, GoodProgramsTest, ::testing::Values("XLAD_EXAMPLES", "XLAD_CONFORMANCE"));
 
 }  // namespace
 }  // namespace xlad::hlo

@@ -473,11 +473,11 @@ TEST_P(Differential, PartitionedEqualsSource) {
   }
 }
 
-std::string NameOf(const testing::TestParamInfo<PartitionedCase>& info) { return info.param.name; }
+std::string CaseName(const testing::TestParamInfo<PartitionedCase>& info) { return info.param.name; }
 
-INSTANTIATE_TEST_SUITE_P(Basic, Differential, testing::ValuesIn(kPartitionedCases), NameOf);
-INSTANTIATE_TEST_SUITE_P(Index, Differential, testing::ValuesIn(kIndexPrograms), NameOf);
-INSTANTIATE_TEST_SUITE_P(Other, Differential, testing::ValuesIn(kOtherPrograms), NameOf);
+INSTANTIATE_TEST_SUITE_P(Basic, Differential, testing::ValuesIn(kPartitionedCases), CaseName);
+INSTANTIATE_TEST_SUITE_P(Index, Differential, testing::ValuesIn(kIndexPrograms), CaseName);
+INSTANTIATE_TEST_SUITE_P(Other, Differential, testing::ValuesIn(kOtherPrograms), CaseName);
 
 }  // namespace
 }  // namespace xlad::sharding
