@@ -1,0 +1,16 @@
+// Checks that test programs are linked so that their libraries do not call the tests' unoptimized copies of inline
+// functions (scripts/cmake/XladTargets.cmake).
+#include "tests/house/inline_copy.h"
+
+#include "gtest/gtest.h"
+
+namespace xlad::house {
+namespace {
+
+TEST(InlineCopyTest, TheOneOfTheLibraryIsLinked) {
+  EXPECT_TRUE(LibraryCallsOptimizedCopy());
+  EXPECT_TRUE(CopyIsOptimized()) << "all callers use the same copy";
+}
+
+}  // namespace
+}  // namespace xlad::house
