@@ -62,7 +62,15 @@ class Blanker {
     const char c = text_[i_];
     if (c == '/' && At(i_ + 1) == '/') return BlankTo(text_.find('\n', i_));
     if (c == '/' && At(i_ + 1) == '*') return BlankTo(FindOrEnd("*/", i_ + 2));
-    const std::string prefix = c == '"' || c == '\'' ? WordBefore() : "";
+    if (c == '"' || c == '\'') return BlankQuoted(c);
+    if (c == '#' && line_is_empty_) return BlankTo(EndOfDirective());
+    line_is_empty_ = c == '\n' || (line_is_empty_ && (c == ' ' || c == '\t'));
+    ++i_;
+  }
+
+  // Blanks the literal that begins with the quote `c`, or skips the quote if it separates digits of a number.
+  void BlankQuoted(char c) {
+    const std::string prefix = WordBefore();
     if (c == '"' && (prefix == "R" || prefix == "LR" || prefix == "uR" || prefix == "UR" || prefix == "u8R")) {
       const size_t open = text_.find('(', i_);
       if (open != std::string::npos) {
@@ -71,9 +79,8 @@ class Blanker {
     }
     // A quote in a number separates digits. A quote after another word, such as in L'x', begins a literal.
     const bool is_separator = c == '\'' && !prefix.empty() && std::isdigit(static_cast<unsigned char>(prefix[0])) != 0;
-    if (c == '"' || (c == '\'' && !is_separator)) return BlankTo(EndOfQuoted(c));
-    if (c == '#' && line_is_empty_) return BlankTo(EndOfDirective());
-    line_is_empty_ = c == '\n' || (line_is_empty_ && (c == ' ' || c == '\t'));
+    if (c == '"' || !is_separator) return BlankTo(EndOfQuoted(c));
+    line_is_empty_ = false;
     ++i_;
   }
 
@@ -119,13 +126,16 @@ inline bool HasWord(const std::string& text, const std::string& word) {
   return false;
 }
 
+inline bool Opens(char c) { return c == '(' || c == '[' || c == '{' || c == '<'; }
+inline bool Closes(char c) { return c == ')' || c == ']' || c == '}' || c == '>'; }
+
 // Returns the offset after the bracket that closes the bracket at `open`.
 inline size_t SkipBrackets(const std::string& text, size_t open) {
   int depth = 0;
   for (size_t i = open; i < text.size(); ++i) {
     const bool arrow = text[i] == '>' && i > 0 && text[i - 1] == '-';
-    if (std::string("([{<").find(text[i]) != std::string::npos) ++depth;
-    if (!arrow && std::string(")]}>").find(text[i]) != std::string::npos && --depth == 0) return i + 1;
+    if (Opens(text[i])) ++depth;
+    if (!arrow && Closes(text[i]) && --depth == 0) return i + 1;
   }
   return text.size();
 }
@@ -134,7 +144,7 @@ inline int CountParameters(const std::string& list) {
   if (list.find_first_not_of(" \n\t") == std::string::npos) return 0;
   int count = 1;
   for (size_t i = 0; i < list.size(); ++i) {
-    if (std::string("([{<").find(list[i]) != std::string::npos)
+    if (Opens(list[i]))
       i = SkipBrackets(list, i) - 1;
     else if (list[i] == ',')
       ++count;
@@ -221,14 +231,16 @@ inline Head ReadHead(const std::string& text) {
   result.name = is_operator ? "operator" : NameBefore(head, open);
   result.parameters = CountParameters(head.substr(open + 1, end - open - 2));
   const std::string tail = head.substr(end);
-  result.is_friend_or_not_written =
-      HasWord(before, "friend") || HasWord(tail, "delete") || HasWord(tail, "default");
+  result.is_friend_or_not_written = HasWord(before, "friend") || HasWord(tail, "delete") || HasWord(tail, "default");
   result.is_function = !result.name.empty() && !EndsInMemberInitializer(tail);
   return result;
 }
 
+// Uses find(), because the tests are not optimized and std::count would take most of their time.
 inline int LineOf(const std::string& text, size_t at) {
-  return 1 + static_cast<int>(std::count(text.begin(), text.begin() + at, '\n'));
+  int line = 1;
+  for (size_t end = text.find('\n'); end < at; end = text.find('\n', end + 1)) ++line;
+  return line;
 }
 
 inline size_t ClosingBrace(const std::string& text, size_t open) {

@@ -14,6 +14,8 @@ import functools
 import os
 import pathlib
 import re
+import re._constants as regex  # Python has no public parser of regular expressions.
+import re._parser
 import sys
 import tokenize
 
@@ -146,21 +148,51 @@ SPELLING = [
      r"(?<=[a-z])Hears?(?![a-z])|_hears?\b", '"received", "awaited"'),
 ]
 
-COMPILED = [(re.compile(pattern, 0 if pattern.startswith(BEGIN) else re.IGNORECASE), advice)
-            for pattern, advice in RULES]
-# For each pattern of SPELLING, texts in lower case, one of which occurs in each of its findings. Lines that contain
-# none of them, which are most lines, are not searched for the pattern.
-PARTS_OF_FINDINGS = [
-    ("ise", "isi", "isa"),
-    ("our", "fulfil", "labell", "modell", "travell", "artefact", "analys", "catalogue", "centre", "learnt", "spelt",
-     "programme", "licence", "defence", "grey", "signall", "dialled", "levell", "marshall", "channell", "totall",
-     "wards"),
-    ("cancell",),
-    ("kmost", "klongest", "klargest", "kbiggest", "khighest"),
-    ("hear",),
-]
-COMPILED_SPELLING = [(re.compile(pattern), advice, parts)
-                     for (pattern, advice), parts in zip(SPELLING, PARTS_OF_FINDINGS, strict=True)]
+
+def parts_of_matches(items):
+    """Returns texts in lower case, one of which occurs in each match of a parsed regular expression, or None if no such
+    texts are known. A text that contains none of them need not be searched, which is much slower."""
+    best, literal = None, ""
+
+    def take(parts):
+        nonlocal best
+        if parts and "" not in parts and (best is None or min(map(len, parts)) > min(map(len, best))):
+            best = parts
+
+    for operator, argument in [*items, (None, None)]:
+        if operator is regex.LITERAL:
+            literal += chr(argument).lower()
+            continue
+        take({literal})
+        literal = ""
+        if operator is regex.SUBPATTERN:
+            take(parts_of_matches(argument[-1]))
+        elif operator is regex.MAX_REPEAT and argument[0] > 0:
+            take(parts_of_matches(argument[-1]))
+        elif operator is regex.BRANCH:
+            branches = [parts_of_matches(branch) for branch in argument[1]]
+            take(None if None in branches else set().union(*branches))
+    return best
+
+
+def compiled(pattern, flags, advice):
+    """Returns (the compiled pattern, texts in lower case of which each match contains one, advice)."""
+    return re.compile(pattern, flags), parts_of_matches(re._parser.parse(pattern)) or {""}, advice
+
+
+def possible(rules, text):
+    """Returns the rules that may match in `text` or in a part of it, each with the texts that occur in `text`."""
+    lower = text.lower()
+    found = []
+    for expression, parts, advice in rules:
+        present = [part for part in parts if part in lower]
+        if present:
+            found.append((expression, present, advice))
+    return found
+
+
+COMPILED = [compiled(pattern, 0 if pattern.startswith(BEGIN) else re.IGNORECASE, advice) for pattern, advice in RULES]
+COMPILED_SPELLING = [compiled(pattern, 0, advice) for pattern, advice in SPELLING]
 QUOTED = re.compile(r'`[^`]*`|"[^"]*"')
 
 
@@ -168,13 +200,11 @@ def blank_quotations(text):
     return QUOTED.sub(lambda match: '"' + "_" * (len(match.group()) - 2) + '"', text)
 
 
-def findings_in(text):
+def findings_in(text, rules=COMPILED):
     """Returns [(offset, what was found, what to write)] of one comment, message or paragraph."""
-    found = []
     plain = blank_quotations(text)
-    for pattern, advice in COMPILED:
-        found += [(match.start(), match.group().strip(), advice) for match in pattern.finditer(plain)]
-    return found
+    return [(match.start(), match.group().strip(), advice)
+            for expression, _, advice in possible(rules, plain) for match in expression.finditer(plain)]
 
 
 TEST_NAME = re.compile(r"^TEST(?:_[FP])?\(\w+,\s*(\w+)\)|^ +def test_(\w+)\(", re.MULTILINE)
@@ -189,13 +219,11 @@ def test_names(source):
     return names
 
 
-def findings_in_names(line):
-    lower = line.lower()
-    found = []
-    for pattern, advice, parts in COMPILED_SPELLING:
-        if any(part in lower for part in parts):
-            found += [(m.start(), m.group(), advice) for m in pattern.finditer(blank_quotations(line))]
-    return found
+def findings_in_names(line, rules=COMPILED_SPELLING):
+    chosen = possible(rules, line)
+    plain = blank_quotations(line) if chosen else ""
+    return [(match.start(), match.group(), advice)
+            for expression, _, advice in chosen for match in expression.finditer(plain)]
 
 
 TRAILING_COMMENT = re.compile(r'^\s*[^\s/](?:[^"/]|"(?:\\.|[^"\\])*"|/(?!/))*\s\s(// .*)$')
@@ -320,7 +348,8 @@ def continued_comments(source):
     lines = source.split("\n")
     found = []
     for number, (line, after) in enumerate(zip(lines, lines[1:], strict=False), 1):
-        match, next_match = TRAILING_COMMENT.match(line), TRAILING_COMMENT.match(after)
+        match = TRAILING_COMMENT.match(line) if "  // " in line else None
+        next_match = TRAILING_COMMENT.match(after) if match else None
         if match and after.strip().startswith("// ") and after.index("//") == match.start(1):
             found.append((number, match[1]))
         elif match and next_match and UNFINISHED.search(match[1]) and re.match(r"// [a-z(]", next_match[1]):
@@ -343,6 +372,7 @@ def overlong_lines(page):
     return found
 
 
+@functools.cache
 def texts_of(path):
     """Returns (line, kind, [(line, text)]) of everything in a file that is prose."""
     if path.suffix == ".py":
@@ -359,18 +389,21 @@ def check(path):
     """Returns ["FILE:LINE: ..."] of one file."""
     name = path.relative_to(ROOT).as_posix()
     problems = []
-    for _, kind, parts in texts_of(path):
-        joined = " ".join(text for _, text in parts)
+    source = path.read_text(errors="replace")
+    spelling = possible(COMPILED_SPELLING, source)
+    texts = [(kind, parts, " ".join(text for _, text in parts)) for _, kind, parts in texts_of(path)]
+    rules = possible(COMPILED, "\n".join(joined for _, _, joined in texts))
+    for kind, parts, joined in texts:
         if kind == "message":  # The loop over lines below skips quotations.
-            problems += [(line, found, advice) for line, text in parts for _, found, advice in findings_in_names(text)]
-        for offset, found, advice in findings_in(joined):
+            problems += [(line, found, advice) for line, text in parts
+                         for _, found, advice in findings_in_names(text, spelling)]
+        for offset, found, advice in findings_in(joined, rules):
             end = 0
             for line, text in parts:
                 end += len(text) + 1
                 if offset < end:
                     problems.append((line, found, advice))
                     break
-    source = path.read_text(errors="replace")
     if path.suffix in (".cc", ".h", ".def", ".c", ".proto"):
         problems += [(number, text, "a comment of several lines above its code")
                      for number, text in continued_comments(source)]
@@ -379,7 +412,7 @@ def check(path):
     for number, words in test_names(source):
         problems += [(number, found, advice) for _, found, advice in findings_in(words)]
     for number, line in enumerate(source.split("\n"), 1):
-        problems += [(number, found, advice) for _, found, advice in findings_in_names(line)]
+        problems += [(number, found, advice) for _, found, advice in findings_in_names(line, spelling)]
     return [f'{name}:{line}: "{found}": write {advice}' for line, found, advice in sorted(problems)]
 
 

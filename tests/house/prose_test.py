@@ -132,6 +132,16 @@ class ProseTest(unittest.TestCase):
         for sentence in ACCEPTED:
             self.assertEqual(prose.findings_in(sentence) + prose.findings_in_names(sentence), [], sentence)
 
+    def test_parts_of_matches(self):
+        for pattern, parts in ((r"(?<!x)ab[cd]?(?:ef|gh)", {"ab"}), (r"\b(?:is|are) Not\b", {" not"}),
+                               (r"a(?:bcd|ef)", {"bcd", "ef"}), (r"(?:abc)?d", {"d"}), (r"(?:abc){2}d", {"abc"}),
+                               (r"abc|[de]", None), (r"[ab]*", None)):
+            self.assertEqual(prose.parts_of_matches(prose.re._parser.parse(pattern)), parts, pattern)
+        # Only one of the texts must occur, and other rules are not tried.
+        rules = [prose.compiled("a(?:bcd|ef)", 0, "one"), prose.compiled("gh", 0, "two"), prose.compiled("[ij]", 0, "")]
+        self.assertEqual([(parts, advice) for _, parts, advice in prose.possible(rules, "An ABCD.")],
+                         [(["bcd"], "one"), ([""], "")])
+
     def test_spelling_in_names(self):
         for name in ("SerialiseProto", "kMostBytes", "optimised_", "neighbours", "LabelledNode", "last_heard_ns",
                      "NoteHeard", "unheard_ms", "hears_all", "is_cancelled", "cancelling", "signalled", "towards",

@@ -1,4 +1,6 @@
 // Checks that test programs of 20 lines or more are files in testdata/, not C++ strings.
+#include <cstring>
+
 #include "gtest/gtest.h"
 #include "tests/house/function_scanner.h"
 #include "tests/house/source_tree.h"
@@ -24,7 +26,7 @@ class StringLiterals {
   }
 
  private:
-  bool At(const char* what) const { return source_.compare(i_, std::string(what).size(), what) == 0; }
+  bool At(const char* what) const { return source_.compare(i_, std::strlen(what), what) == 0; }
   char Now() const { return i_ < source_.size() ? source_[i_] : '\0'; }
 
   void SkipTo(const char* end) {
@@ -71,7 +73,7 @@ class StringLiterals {
 
   void Add(size_t start, const std::string& text) {
     if (!continues_) {
-      found_.push_back({1 + static_cast<int>(std::count(source_.begin(), source_.begin() + start, '\n')), ""});
+      found_.push_back({internal::LineOf(source_, start), ""});
     }
     found_.back().text += text;
     continues_ = true;
