@@ -96,7 +96,7 @@ step "release: build, and Python packages"
 scripts/setup.sh
 start python scripts/setup.sh --python
 python_setup=$!
-build release
+if $all; then build release all bench/all; else build release; fi
 wait $python_setup || { cat build/python.log; exit 1; }
 
 step "release: tests"
