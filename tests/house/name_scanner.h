@@ -53,7 +53,7 @@ inline std::string WithoutBlanks(const std::string& text) {
 inline std::string Until(const std::string& text, const std::string& ends) {
   for (size_t i = 0; i < text.size(); ++i) {
     if (ends.find(text[i]) != std::string::npos) return text.substr(0, i);
-    if (std::string("([{<").find(text[i]) != std::string::npos) i = SkipBrackets(text, i) - 1;
+    if (Opens(text[i])) i = SkipBrackets(text, i) - 1;
   }
   return text;
 }
@@ -160,7 +160,7 @@ class NamespaceNameScanner {
   }
 
   void Add(const std::string& name, const std::string& type) {
-    if (name.empty()) return;
+    if (name.empty() || name[0] == ':') return;  // After "<T>", "::" begins the name of a member of a class template.
     const bool is_unnamed = std::find(scopes_.begin(), scopes_.end(), "") != scopes_.end();
     std::string space;
     for (const std::string& each : scopes_) space += (space.empty() || each.empty() ? "" : "::") + each;

@@ -30,7 +30,7 @@ namespace {
 using tensor::ElementType;
 
 // How the product is computed.
-struct Plan {
+struct DotPlan {
   bool pack_lhs = false, pack_rhs = false;
   bool widen = false;  // Operands are converted to f32, and the result from f32.
 };
@@ -71,7 +71,7 @@ struct Tile {
 };
 
 // A primitive for tiles of one size.
-struct Variant {
+struct DotVariant {
   DotGrid sizes;
   Matrices matrices;
   DnnlOp op;
@@ -108,7 +108,7 @@ void Narrow(ElementType type, const float* from, int64_t count, void* to) {
 
 class DnnlDot final : public PreparedLibraryOp {
  public:
-  static absl::StatusOr<std::unique_ptr<DnnlDot>> Try(const DotOp& op, const Types& types, const Plan& plan) {
+  static absl::StatusOr<std::unique_ptr<DnnlDot>> Try(const DotOp& op, const Types& types, const DotPlan& plan) {
     auto dot = std::make_unique<DnnlDot>();
     dot->plan_ = plan;
     dot->types_ = types;
@@ -129,7 +129,8 @@ class DnnlDot final : public PreparedLibraryOp {
                         plan_.pack_rhs ? ", rhs packed" : "", plan_.widen ? ", in f32" : "");
   }
   bool IsFast() const {
-    return std::all_of(variants_.begin(), variants_.end(), [](const Variant& variant) { return variant.op.IsFast(); });
+    return std::all_of(variants_.begin(), variants_.end(),
+                       [](const DotVariant& variant) { return variant.op.IsFast(); });
   }
 
  private:
@@ -178,7 +179,7 @@ class DnnlDot final : public PreparedLibraryOp {
         }
       }
     }
-    for (const Variant& variant : variants_) {
+    for (const DotVariant& variant : variants_) {
       scratchpad_bytes_ = std::max(scratchpad_bytes_, variant.op.scratchpad_bytes);
     }
     return absl::OkStatus();
@@ -189,7 +190,7 @@ class DnnlDot final : public PreparedLibraryOp {
       const DotGrid& known = variants_[v].sizes;
       if (known.batch == sizes.batch && known.m == sizes.m && known.n == sizes.n) return v;
     }
-    Variant variant;
+    DotVariant variant;
     variant.sizes = sizes;
     XLAD_ASSIGN_OR_RETURN(variant.matrices, DescribeAll(shape_, sizes, Computed()));
     dnnl_matmul_desc_t desc;
@@ -206,11 +207,11 @@ class DnnlDot final : public PreparedLibraryOp {
     return plan_.widen ? Types{ElementType::kF32, ElementType::kF32, ElementType::kF32} : types_;
   }
 
-  Plan plan_;
+  DotPlan plan_;
   Types types_;
   DotShape shape_;
   Packing lhs_packing_, rhs_packing_;
-  std::vector<Variant> variants_;
+  std::vector<DotVariant> variants_;
   std::vector<Tile> tiles_;
   bool empty_ = false;
   int64_t result_elements_ = 0;
@@ -227,7 +228,7 @@ class DotCall final : public LibraryCall {
 
   absl::Status Prepare() {
     for (std::vector<DnnlCall>& of_thread : calls_) {
-      for (const Variant& variant : dot_.variants_) {
+      for (const DotVariant& variant : dot_.variants_) {
         XLAD_RETURN_IF_ERROR(of_thread.emplace_back().Prepare(variant.op, {{DNNL_ARG_SRC, variant.matrices.lhs},
                                                                            {DNNL_ARG_WEIGHTS, variant.matrices.rhs},
                                                                            {DNNL_ARG_DST, variant.matrices.result}}));
@@ -327,12 +328,12 @@ absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareDot(const DotOp& op) {
   }
   const bool direct = types.lhs == types.rhs && types.lhs != ElementType::kF16 && types.result != ElementType::kF16 &&
                       (types.lhs == ElementType::kBF16 || types.result == ElementType::kF32);
-  std::vector<Plan> plans;
+  std::vector<DotPlan> plans;
   if (direct) plans = {{false, false, false}, {false, true, false}, {true, false, false}, {true, true, false}};
   plans.push_back({true, true, true});
   std::unique_ptr<DnnlDot> slow;
   absl::Status why;  // Why the last plan cannot be used.
-  for (const Plan& plan : plans) {
+  for (const DotPlan& plan : plans) {
     absl::StatusOr<std::unique_ptr<DnnlDot>> dot = DnnlDot::Try(op, types, plan);
     if (!dot.ok()) {
       why = dot.status();

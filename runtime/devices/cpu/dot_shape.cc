@@ -14,7 +14,7 @@ using tensor::Dims;
 
 Dims DimsOf(const ArrayShape& shape) { return Dims(shape.dims().begin(), shape.dims().end()); }
 
-absl::Status Misfit(const std::string& found, const std::string& expected) {
+absl::Status DotMisfit(const std::string& found, const std::string& expected) {
   return absl::InvalidArgumentError("library op dot: found " + found + ", expected " + expected);
 }
 
@@ -26,8 +26,8 @@ absl::Status CheckSide(const char* side, int64_t ndim, const google::protobuf::R
   for (const auto* list : {&batch, &contracting}) {
     for (const int64_t d : *list) {
       if (d < 0 || d >= ndim || (*used)[d]) {
-        return Misfit(absl::StrCat(side, " dimension ", d, (d < 0 || d >= ndim) ? "" : " twice"),
-                      absl::StrCat("distinct dimensions of an array with ", ndim, " dimensions"));
+        return DotMisfit(absl::StrCat(side, " dimension ", d, (d < 0 || d >= ndim) ? "" : " twice"),
+                         absl::StrCat("distinct dimensions of an array with ", ndim, " dimensions"));
       }
       (*used)[d] = true;
     }
@@ -101,9 +101,9 @@ void PackAs(const Rows& rows, const From* from, To* to, ConvertRow convert_row) 
   }
 }
 
-constexpr double kMinTileFlops = 4e6;  // This takes about 20 microseconds.
+constexpr double kMinDotTileFlops = 4e6;  // This takes about 20 microseconds.
 constexpr double kMinTileBytes = 1e6;
-constexpr int64_t kMaxTiles = 32;
+constexpr int64_t kMaxDotTiles = 32;
 
 // The size of the largest part if `size` is divided into `parts` parts, rounded up to a multiple of `multiple`.
 int64_t PartSize(int64_t size, int64_t parts, int64_t multiple) {
@@ -130,7 +130,7 @@ absl::StatusOr<DotShape> ReadDotShape(const DotOp& op) {
   XLAD_RETURN_IF_ERROR(
       CheckSide("rhs", std::ssize(rhs), op.rhs_batch(), op.rhs_contracting(), &rhs_used));
   if (op.lhs_batch_size() != op.rhs_batch_size() || op.lhs_contracting_size() != op.rhs_contracting_size()) {
-    return Misfit("different numbers of batch or contracting dimensions", "equal numbers on both sides");
+    return DotMisfit("different numbers of batch or contracting dimensions", "equal numbers on both sides");
   }
   const Dims lhs_strides = tensor::Strides(lhs), rhs_strides = tensor::Strides(rhs);
   DotShape shape;
@@ -159,8 +159,8 @@ absl::StatusOr<DotShape> ReadDotShape(const DotOp& op) {
     }
   }
   if (!fits || result != DimsOf(op.result())) {
-    return Misfit("shapes that do not match the dimension numbers",
-                  "the result's dimensions to be the batch, then the rest of lhs, then the rest of rhs");
+    return DotMisfit("shapes that do not match the dimension numbers",
+                     "the result's dimensions to be the batch, then the rest of lhs, then the rest of rhs");
   }
   // The loops of the sum may have any order. Loops in the memory order of lhs are the most likely to merge.
   std::stable_sort(shape.k.begin(), shape.k.end(), [](const DotLoop& a, const DotLoop& b) { return a.lhs > b.lhs; });
@@ -214,12 +214,12 @@ DotGrid ChooseGrid(const DotShape& shape) {
   const int64_t batch = shape.batch.empty() ? 1 : shape.batch[0].size, batches = shape.Elements(shape.batch);
   const double products = static_cast<double>(batches) * static_cast<double>(m) * static_cast<double>(n);
   const double bytes = 4.0 * static_cast<double>(batches) * static_cast<double>(m * k + k * n + m * n);
-  const double worth = std::max(2 * products * static_cast<double>(k) / kMinTileFlops, bytes / kMinTileBytes);
+  const double worth = std::max(2 * products * static_cast<double>(k) / kMinDotTileFlops, bytes / kMinTileBytes);
   const auto tiles = [worth](double per_tile, int64_t most) {
     return std::clamp<int64_t>(std::min(worth * per_tile, 1e6), 1, most);
   };
-  const int64_t wanted = tiles(1, kMaxTiles);
-  const int64_t b = std::min(batch, tiles(4, kMaxTiles));
+  const int64_t wanted = tiles(1, kMaxDotTiles);
+  const int64_t b = std::min(batch, tiles(4, kMaxDotTiles));
   int64_t rest = CeilDiv(wanted, b);
   int64_t columns = std::clamp<int64_t>(n / kColumns, 1, rest);
   int64_t rows = std::clamp<int64_t>(m / kRows, 1, CeilDiv(rest, columns));

@@ -24,7 +24,7 @@ uint16_t Narrow(float value) {
 }
 
 #if defined(__x86_64__)
-constexpr int64_t kLanes = 8;
+constexpr int64_t kHalfLanes = 8;
 
 bool HasConversions() {
   static const bool has = __builtin_cpu_supports("avx") != 0 && __builtin_cpu_supports("f16c") != 0;
@@ -39,16 +39,16 @@ __attribute__((target("avx,f16c"))) __m256 WidenVector(const uint16_t* from) {
 
 // The last vector of a row may be incomplete. Then it is copied to or from a complete one.
 __attribute__((target("avx,f16c"))) void WidenVectors(const uint16_t* from, int64_t step, int64_t count, float* to) {
-  for (int64_t i = 0; i < count; i += kLanes) {
-    const int64_t lanes = std::min(kLanes, count - i);
-    if (step == 1 && lanes == kLanes) {
+  for (int64_t i = 0; i < count; i += kHalfLanes) {
+    const int64_t lanes = std::min(kHalfLanes, count - i);
+    if (step == 1 && lanes == kHalfLanes) {
       _mm256_storeu_ps(to + i, WidenVector(from + i));
       continue;
     }
-    uint16_t copies[kLanes] = {};
+    uint16_t copies[kHalfLanes] = {};
     for (int64_t lane = 0; lane < lanes; ++lane) copies[lane] = from[(i + lane) * step];
     const __m256 floats = WidenVector(copies);
-    if (lanes == kLanes) {
+    if (lanes == kHalfLanes) {
       _mm256_storeu_ps(to + i, floats);
     } else {
       std::memcpy(to + i, &floats, lanes * sizeof(float));
@@ -58,7 +58,7 @@ __attribute__((target("avx,f16c"))) void WidenVectors(const uint16_t* from, int6
 
 __attribute__((target("avx,f16c"))) void NarrowVectors(const float* from, int64_t count, uint16_t* to) {
   int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
+  for (; i + kHalfLanes <= count; i += kHalfLanes) {
     const __m128i halves = _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT);
     std::memcpy(to + i, &halves, sizeof(halves));
   }

@@ -10,7 +10,7 @@
 namespace xlad::runtime {
 namespace {
 
-constexpr char kName[] = "libopenblas.so.0";
+constexpr char kLibraryName[] = "libopenblas.so.0";
 constexpr char kPackage[] = "libopenblas0-pthread";
 
 // OpenBLAS reads these variables from the environment when it is loaded.
@@ -29,15 +29,16 @@ void SetEnvironment() {
 
 absl::StatusOr<void*> Open() {
   SetEnvironment();
-  void* const library = dlopen(kName, RTLD_NOW | RTLD_LOCAL);
+  void* const library = dlopen(kLibraryName, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat("cannot load ", kName, " (", dlerror(),
+    return absl::FailedPreconditionError(absl::StrCat("cannot load ", kLibraryName, " (", dlerror(),
                                                       "), which linear algebra needs; install ", kPackage));
   }
   // Builds without threads do not lock their buffers, so concurrent calls from several threads can give wrong results.
   void* const parallel = dlsym(library, "openblas_get_parallel");
   if (parallel == nullptr || reinterpret_cast<int (*)()>(parallel)() == 0) {
-    return absl::FailedPreconditionError(absl::StrCat("found a ", kName, " that is built for one thread, expected one ",
+    return absl::FailedPreconditionError(absl::StrCat("found a ", kLibraryName,
+                                                      " that is built for one thread, expected one ",
                                                       "that several threads may call; install ", kPackage));
   }
   return library;
@@ -47,7 +48,7 @@ template <typename Function>
 absl::Status Find(void* library, const std::string& name, Function* function) {
   void* const found = dlsym(library, name.c_str());
   if (found == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat(kName, " has no ", name, "; install ", kPackage));
+    return absl::FailedPreconditionError(absl::StrCat(kLibraryName, " has no ", name, "; install ", kPackage));
   }
   *function = reinterpret_cast<Function>(found);
   return absl::OkStatus();

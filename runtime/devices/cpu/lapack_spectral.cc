@@ -226,7 +226,7 @@ void Gees(LapackMatrix<T>& a) {
 }
 
 template <typename T>
-constexpr LapackRoutine<T> kRoutines[] = {
+constexpr LapackRoutine<T> kSpectralRoutines[] = {
     {"syevd", Syevd<T>},      {"heevd", Syevd<T>}, {"gesdd", Svd<T, true>},
     {"gesvd", Svd<T, false>}, {"geev", Geev<T>},   {"gees", Gees<T>},
 };
@@ -235,7 +235,7 @@ constexpr LapackRoutine<T> kRoutines[] = {
 
 template <typename T>
 absl::Span<const LapackRoutine<T>> LapackSpectralRoutines() {
-  return kRoutines<T>;
+  return kSpectralRoutines<T>;
 }
 
 XLAD_INSTANTIATE_LAPACK(LapackSpectralRoutines);
