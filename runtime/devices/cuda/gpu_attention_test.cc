@@ -88,7 +88,7 @@ class GpuAttentionTest : public ::testing::Test {
 };
 
 TEST_F(GpuAttentionTest, SoftmaxOfAnySizesAndBlocks) {
-  const AttentionSizes sizes[] = {{1, 1, 1, 1, 1}, {3, 7, 5, 3, 2}, {2, 33, 37, 17, 20}, {140, 2, 3, 2, 2}};
+  const AttentionSizes sizes[] = {{1, 1, 1, 1, 1}, {3, 7, 5, 3, 2}, {2, 21, 37, 17, 10}, {140, 2, 3, 2, 2}};
   int64_t position = 0;
   for (const AttentionSizes& s : sizes) {
     ++position;
@@ -121,8 +121,8 @@ TEST_F(GpuAttentionTest, LargerOpsRunOnTheHost) {
 // Products by tensor cores have tiles of 16 rows, 8 columns or features and a depth of 16. Most sizes are not multiples
 // of these. A result may differ by one rounding to bf16 or f16, because sums are in another order.
 constexpr AttentionSizes kMmaSizes[] = {{1, 1, 1, 1, 1},    {2, 19, 21, 8, 5},  {1, 16, 32, 16, 64},
-                                        {1, 17, 33, 17, 9}, {1, 5, 300, 3, 2},  {3, 40, 29, 20, 130},
-                                        {140, 2, 3, 2, 2},  {1, 70, 70, 31, 70}};
+                                        {1, 17, 33, 17, 9}, {1, 5, 300, 3, 2},  {2, 21, 29, 20, 130},
+                                        {140, 2, 3, 2, 2},  {1, 37, 45, 31, 70}};
 constexpr std::pair<ElementType, float> kHalfTypes[] = {{ElementType::kBF16, 0x1p-8f}, {ElementType::kF16, 0x1p-11f}};
 
 TEST_F(GpuAttentionTest, HalfTypesOfAnySizesAndBlocks) {
@@ -189,11 +189,13 @@ TEST_F(GpuAttentionTest, SpecialValuesInHalfTypes) {
   const AttentionSizes s = {2, 21, 19, 12, 10};
   const std::pair<int, std::vector<int>> kSpecial[] = {{0, {0x7fc0, 0x7f80, 0xff80}},
                                                        {1, {0x7e00, 0x7c00, 0xfc00, 0x7bff, 0x0001, 0x83ff}}};
+  int64_t position = 0;
   for (const auto& [number, specials] : kSpecial) {
     const auto& [type, tolerance] = kHalfTypes[number];
     const AttentionOp op = AttentionWriter(s, type).Softmax(-1e30f, 4, true);
     for (const int special : specials) {
       for (const size_t operand : {0, 1, 2}) {
+        if (!TriesCase(position++, 2)) continue;
         SCOPED_TRACE(::testing::Message() << tensor::ToString(type) << " " << special << " in operand " << operand);
         Arrays operands = Operands(s, type);
         std::memcpy(operands[operand].data() + operands[operand].size() / 2 + 14, &special, 2);
