@@ -231,17 +231,18 @@ absl::Status ComputationPartitioner::VisitBarrier(const Instruction& instruction
 void ComputationPartitioner::WarnOfReplication(const LocalOp& op, const LocalValue& operands) {
   const Instruction& instruction = *op.source;
   const OpRule& rule = *op.rule;
-  const std::vector<bool> allowed = context_.families()(instruction.opcode()).splittable(instruction, rule);
+  std::vector<bool> allowed;  // Computed when it is first needed, because LawsOf is slow.
   for (size_t i = 0; i < operands.size(); ++i) {
     for (size_t d = 0; d < operands[i].sharding.dims.size(); ++d) {
       const AxisList& axes = operands[i].sharding.dims[d].axes;
-      const bool blocked = std::any_of(rule.operands[i][d].begin(), rule.operands[i][d].end(), [&](int f) {
-        return !allowed[f] && rule.factors[f].size > 1;
-      });
       const auto is_used = [&](const AxisRef& axis) {  // The op may have moved the axis to another dimension.
         return SplitsFactors(*op.assignment, axis);
       };
-      if (!blocked || std::all_of(axes.begin(), axes.end(), is_used)) continue;
+      if (std::all_of(axes.begin(), axes.end(), is_used)) continue;
+      if (allowed.empty()) allowed = context_.families()(instruction.opcode()).splittable(instruction, rule);
+      const bool blocked = std::any_of(rule.operands[i][d].begin(), rule.operands[i][d].end(),
+                                       [&](int f) { return !allowed[f] && rule.factors[f].size > 1; });
+      if (!blocked) continue;
       context_.Warn(instruction, absl::StrCat("gathered over ", ToString(context_.mesh(), axes), ": ",
                                               hlo::ToString(instruction.opcode()), " needs dimension ", d,
                                               " of operand ", i, ", ", operands[i].global.ToString(), ", unsplit"));
