@@ -130,7 +130,9 @@ void Examples::FollowCurve(const PartitionedProgram& program, const std::string&
 }
 
 TEST_P(Examples, StepsFollowTheCurve) {
+  int64_t left = std::ssize(manifest_["meshes"]);
   for (const json& mesh : manifest_["meshes"]) {
+    if (!TriesCase(--left, 2)) continue;  // The last mesh has the most axes.
     const std::string name = mesh["name"];
     SCOPED_TRACE(name);
     absl::StatusOr<PipelineResult> result = Pipeline(name);

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/testing/case_count.h"
 #include "service/testing/cluster.h"
 
 namespace xlad::simulation {
@@ -133,6 +134,8 @@ TEST_F(TickWork, DoesNotGrowWithJobsThatWait) {
       {"a tick", Tick}, {"a heartbeat", Beat}, {"the end of a job", Cancel}};
   for (const auto& [name, event] : events) {
     for (const int owners : {0, 3}) {
+      // To single-step the end of a job takes several seconds.
+      if (!AllCases() && event == Cancel && owners == 0) continue;
       const int64_t few = WorkOf({4, 2, 1, 20, owners}, event), many = WorkOf({4, 2, 1, 800, owners}, event);
       if (few < 0 || many < 0) GTEST_SKIP() << kCannotCount;
       std::printf("%s with %d owners: %lld instructions with 40 jobs that wait, %lld with 1600\n", name, owners,
@@ -171,9 +174,9 @@ TEST_F(TickWork, ALaunchGrowsNoFasterThanItsWorkers) {
     const std::unique_ptr<Cluster> cluster = ready(workers);
     return InstructionsOf([&] { cluster->Built(); });
   };
-  const int64_t few = work(3), many = work(9);
+  const int64_t few = work(2), many = work(6);
   if (few < 0 || many < 0) GTEST_SKIP() << kCannotCount;
-  std::printf("a launch: %lld instructions with 3 workers, %lld with 9\n", static_cast<long long>(few),
+  std::printf("a launch: %lld instructions with 2 workers, %lld with 6\n", static_cast<long long>(few),
               static_cast<long long>(many));
   EXPECT_LE(2 * many, 9 * few) << "3 times as many workers, expected at most 4.5 times as many instructions";
 }

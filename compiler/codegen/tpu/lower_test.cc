@@ -50,7 +50,7 @@ bool RaisePrecision(Module* module) {
 
 TEST(LowerToLloTest, RandomProgramsHaveTheResultsOfTheEvaluator) {
   // The loop counts programs, not seeds as ForSeeds does, because some seeds are skipped.
-  const auto wanted = static_cast<int>(NumberFrom("XLAD_RANDOM_PROGRAMS", 2000));
+  const auto wanted = static_cast<int>(NumberFrom("XLAD_RANDOM_PROGRAMS", CaseCount(700, 2000)));
   int programs = 0, kernels = 0, macros = 0, fused = 0;
   for (uint64_t seed = NumberFrom("XLAD_SEED", 1); programs < wanted; ++seed) {
     RandomModule random = RandomLocalProgram(seed, 3 + static_cast<int>(seed % 8), 1);
@@ -311,7 +311,7 @@ bool HasNarrowFloats(const Module& module) {
 
 TEST(LowerToLloTest, RandomProgramsOfLoweredInstructionsHaveNoMacroOperations) {
   int programs = 0, kernels = 0;
-  ForSeeds(1, 2000, [&](uint64_t seed) {
+  ForSeeds(1, CaseCount(700, 2000), [&](uint64_t seed) {
     std::unique_ptr<Module> module = LoweredPrograms(seed).Make(2 + static_cast<int>(seed % 5));
     const auto source = SeededRandom(seed);
     const std::vector<Array> inputs = RandomInputs(*module, source.get());
