@@ -364,6 +364,10 @@ TEST(Dot, ComputesSmallDotsByItsOwnLoops) {
   EXPECT_FALSE(own({{64, 1024}, {64, 1024}, {}, {}, {1}, {1}}, ElementType::kF32)) << "the columns are long";
   EXPECT_FALSE(own({{64, 64}, {64, 10}, {}, {}, {1}, {0}}, ElementType::kF32)) << "rows are not whole vectors";
   EXPECT_FALSE(own({{256, 1024}, {1024, 1024}, {}, {}, {1}, {0}}, ElementType::kF32)) << "rhs is large";
+  EXPECT_TRUE(own({{16, 3, 5}, {16, 5, 4}, {0}, {0}, {2}, {1}}, ElementType::kF32)) << "a batch of tiny products";
+  EXPECT_TRUE(own({{16, 3, 5}, {16, 4, 5}, {0}, {0}, {2}, {2}}, ElementType::kF32)) << "the same, rhs is transposed";
+  EXPECT_FALSE(own({{15, 3, 5}, {15, 5, 4}, {0}, {0}, {2}, {1}}, ElementType::kF32)) << "there are few products";
+  EXPECT_FALSE(own({{16, 17, 5}, {16, 5, 4}, {0}, {0}, {2}, {1}}, ElementType::kF32)) << "lhs is not tiny";
 }
 
 // Operands of panels of 32 columns are read in place, whatever their size.

@@ -41,6 +41,9 @@ constexpr int64_t kMinTransposedRows = 64, kMaxTransposedDepth = 512;
 // A multiple of the number of floats in a vector on every CPU. Right operands that are matrices must have a multiple of
 // this number of columns. Transposed right operands must also have a multiple of this number of rows.
 constexpr int64_t kColumns = 16;
+// These loops compute batches of at least kMinTinyBatch products whose dimensions are at most kMaxTiny, because oneDNN
+// takes longer for each product, although these loops copy the right operand and the result.
+constexpr int64_t kMinTinyBatch = 16, kMaxTiny = 16;
 
 // The offsets of the positions of nested loops in one array, in elements.
 std::vector<int64_t> Offsets(const std::vector<DotLoop>& loops, int64_t DotLoop::* stride) {
@@ -328,6 +331,7 @@ bool PrefersSmallDot(const DotShape& shape) {
   if (HasPanels(shape)) return true;
   if (k > kMaxDepth) return false;
   if (!shape.IsMatrix()) return k * n <= kMaxCopied;
+  if (batches >= kMinTinyBatch && std::max({m, n, k}) <= kMaxTiny) return true;
   if (k * n > kMaxInPlace || n % kColumns != 0) return false;
   if (InnerStride(shape.n, &DotLoop::rhs) == 1) return true;
   return m >= kMinTransposedRows && k <= kMaxTransposedDepth && k % kColumns == 0;
