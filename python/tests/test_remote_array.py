@@ -73,6 +73,16 @@ class Arrays(ClusterTest):
             AbstractMesh((2, 3), ("dp", "tp"), axis_types=(AxisType.Auto,) * 2), P("tp")))
         self.assertEqual(moved.sharding.spec, P("tp"))
         self.check(moved, self.x * 2)
+        self.check(doubled, self.x * 2)  # The argument of device_put can still be used.
+
+    def test_arrays_with_equal_shardings_are_put_by_one_program(self):
+        with mock.patch.object(Session, "load", side_effect=AssertionError("a program was loaded")):
+            self.check(self.cluster.device_put(self.x + 1, P("dp", "tp"), mesh="dp=2,tp=3"), self.x + 1)
+        for axis in ("dp", "tp"):  # The result of a function may change.
+            put = self.cluster.device_put({"x": self.x}, lambda name: P(axis), mesh=MESH)  # noqa: B023
+            self.assertEqual(put["x"].sharding.spec, P(axis))
+        of_tree = [self.cluster.device_put({"x": self.x}, {"x": spec}, mesh=MESH)["x"] for spec in (P("dp"), P("tp"))]
+        self.assertEqual([array.sharding.spec for array in of_tree], [P("dp"), P("tp")])
 
     def test_indexing(self):
         for index in [0, (1, -1), slice(1, 4), (..., 2), (slice(None, None, 2), None), self.n > 0,

@@ -26,7 +26,7 @@ from xlad.session import Session
 from xlad.training import Training, restore_like
 
 
-# How many operations of remote arrays stay traced and compiled.
+# How many operations of remote arrays, device_put included, stay traced and compiled.
 MAX_OPERATIONS = 256
 
 
@@ -44,7 +44,7 @@ class Cluster:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._sessions: dict[str, Session] = {}
-        # The operations of remote arrays, by mesh and operation; the one that was used last is the last one.
+        # The operations of remote arrays and of device_put; the one that was used last is the last one.
         self._operations: collections.OrderedDict[Any, Jitted] = collections.OrderedDict()
         self._host = Host(self._session_for, self._operate)
         self._lock = threading.Lock()
@@ -201,8 +201,9 @@ class Cluster:
         def put(tree: Any) -> Any:
             return tree
 
-        split = (shardings,)
-        return self.jit(put, mesh=mesh, in_shardings=split, out_shardings=shardings, donate_argnums=0)(tree)
+        make = lambda: self.jit(put, mesh=mesh, in_shardings=(shardings,), out_shardings=shardings)
+        key = _key_of_put(mesh, shardings)
+        return (make() if key is None else self._kept(key, make))(tree)
 
     def submit(self, job: Job, watching: Watching = Watching([]), recovery: Recovery = Recovery()) -> Run:
         if recovery.mode != "canonical":  # A canonical job needs no particular number of devices.
@@ -283,15 +284,19 @@ class Cluster:
     def _operate(self, key: Any, function: Callable[..., Any], operands: list[Any]) -> Any:
         """Computes an operation of remote arrays on the mesh of the first one."""
         axes = operands[0]._session.axes
-        key = (axes_text(axes), key)
+        operation = self._kept((axes_text(axes), key), lambda: Jitted(function, self._host, Options(mesh=axes)))
+        return operation(*operands)
+
+    def _kept(self, key: Any, make: Callable[[], Jitted]) -> Jitted:
+        """Returns the operation with this key, and makes it if it is not kept."""
         with self._lock:
             operation = self._operations.get(key)
             if operation is None:
-                operation = self._operations[key] = Jitted(function, self._host, Options(mesh=axes))
+                operation = self._operations[key] = make()
             self._operations.move_to_end(key)
             if len(self._operations) > MAX_OPERATIONS:  # For example, a loop with x.at[i].apply(lambda ...).
                 self._operations.popitem(last=False)
-        return operation(*operands)
+        return operation
 
     def _make_room(self, axes: Axes) -> None:
         """Called before devices for a mesh are requested: closes the sessions that have neither arrays nor running
@@ -331,6 +336,22 @@ def connect(address: str | None = None, *, join: str | os.PathLike[str] | None =
         connection.close()
         raise
     return Cluster(connection)
+
+
+def _key_of_put(mesh: Any, shardings: Any) -> Any:
+    """Returns a key of the arguments of device_put. Equal keys mean the same mesh and shardings. Returns None if a
+    sharding is a function, whose results may change, or has no hash."""
+    import jax
+
+    from xlad.shardings import P, placement
+
+    leaves, tree = jax.tree_util.tree_flatten(shardings, is_leaf=lambda x: isinstance(x, P))
+    key = ("device_put", placement(mesh, (shardings,), shardings).mesh, tree, tuple(leaves))
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return None if any(map(callable, leaves)) else key
 
 
 def _joined_address(join: pathlib.Path) -> str:
