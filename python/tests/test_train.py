@@ -128,6 +128,25 @@ class Trees(ClusterTest):
         again = self.cluster.job(run.job_id, like=state).result()
         self.same_state(jax.tree.map(jnp.asarray, again), final, 0, 0)
 
+    def test_numbers_of_python_in_batches_have_weak_types(self):
+        step = lambda state, batch: (state * batch["scale"], 0.0)
+
+        def lower(scale, make):
+            batches = make([{"x": np.ones(2, np.float32), "scale": scale}] * 2)
+            training = Training(step, jnp.ones(3, jnp.bfloat16), batches, steps=2, options=DataOptions(), name=None,
+                                stream=True)
+            training.lower(None, None)
+            return training.manifest()["parameters"][-1]["shape"]
+
+        for make in (list, iter):
+            self.assertEqual(lower(0.5, make), "f32[1,2]")
+            self.assertEqual(lower(jnp.asarray(2.0), make), "f32[1,2]")
+            with self.assertRaisesRegex(TypeError, r"the step returned f32\[3\] for state state, expected bf16"):
+                lower(np.float32(0.5), make)
+        rows = [jnp.broadcast_to(0.5, (3,))] * 2  # A batch that is one leaf with rows.
+        Training(lambda state, batch: (state * batch, 0.0), jnp.ones(3, jnp.bfloat16), rows, steps=2,
+                 options=DataOptions(), name=None).lower(None, None)
+
     def test_numbers_of_python_keep_their_values_if_their_types_change(self):
         def shape_of(initial, change):
             step = lambda state: (change(state), 0.0)

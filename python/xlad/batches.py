@@ -248,6 +248,12 @@ def _from_batches(batches: list[Any], number: int = 1) -> Batches:
     rows = {column[0].shape[0] if column[0].ndim else 0 for column in columns}
     if len(rows) == 1 and 0 not in rows:
         example = unflatten(treedef, [column[0] for column in columns])
-        return Batches(example, names, [np.concatenate(column) for column in columns], rows.pop(), len(batches), False)
-    arrays = [np.stack(column) for column in columns]
+        arrays = [_joined(np.concatenate, column) for column in columns]
+        return Batches(example, names, arrays, rows.pop(), len(batches), False)
+    arrays = [_joined(np.stack, column) for column in columns]
     return Batches(unflatten(treedef, [array[:1] for array in arrays]), names, arrays, 1, len(batches), True)
+
+
+def _joined(join: Callable[[list[np.ndarray]], np.ndarray], column: list[np.ndarray]) -> np.ndarray:
+    """Joins the arrays of one leaf. Its type is weak if that of the first batch is."""
+    return join(column).view(type(column[0]))
