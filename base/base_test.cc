@@ -207,7 +207,8 @@ TEST(Network, HostsHaveBracketsOnlyBeforeAPort) {
     EXPECT_EQ(ParseHostPort(joined)->host, *host);
     EXPECT_EQ(*AddressForOthers("0.0.0.0:7", text), joined);
   }
-  for (const char* bad : {"", "[]", "[::1", "::1]", "[[::1]]", "[::1]:80", "host:80", "10.0.0.1:80", "[host]"}) {
+  for (const char* bad : {"", "[]", "[::1", "::1]", "[[::1]]", "[::1]:80", "host:80", "10.0.0.1:80", "[host]", "a b",
+                          "host\n", "a,b", "user@host", "http://host", "10.0.0.0/8"}) {
     EXPECT_TRUE(absl::IsInvalidArgument(ParseHost(bad).status())) << bad;
   }
   const absl::Status advertised = AddressForOthers("0.0.0.0:7", "host:80").status();

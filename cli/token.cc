@@ -66,6 +66,8 @@ std::string CheckUser(const std::string& name) {
   return security::IsUserName(name) ? "" : Found(name, security::kUserNameText);
 }
 
+std::string CheckId(const std::string& id) { return id.empty() ? Found(id, "an ID of xlad token --list") : ""; }
+
 int RunToken(TokenOptions options) {
   security::TokenStore tokens(service::TokenFolder(options.data), &RealClock());
   if (options.list) return List(tokens, options.data, options.format);
@@ -104,19 +106,26 @@ void AddToken(CLI::App& parent, Action* action) {
       "The coordinator may be running. It must have listened at least once on an address other than loopback, without\n"
       "--tls-cert.");
   app->add_option("--data", options->data, "the coordinator's data folder")->capture_default_str();
-  app->add_option("--role", options->role, "reader, submitter, worker or operator (docs/reference/security.md)")
-      ->check(OneOf({"reader", "submitter", "worker", "operator"}));
-  app->add_option("--user", options->user,
-                  "owner of the jobs that are submitted with the token; default: the user who runs this command, or "
-                  "\"worker\" for --role worker")
-      ->check(CLI::Validator(CheckUser, ""));
-  app->add_option("--days", options->days, "how long the token is valid")
-      ->capture_default_str()
-      ->check(Between(1, 3650));
-  app->add_option("-o,--output", options->output, "file, which only you can read; default: standard output")
-      ->check(OutputFile());  // Before a token is issued.
-  app->add_flag("--list", options->list, "list all tokens");
-  app->add_option("--revoke", options->revoke, "ID of a token, which is refused from now on");
+  CLI::Option* const role =
+      app->add_option("--role", options->role, "reader, submitter, worker or operator (docs/reference/security.md)")
+          ->check(OneOf({"reader", "submitter", "worker", "operator"}));
+  CLI::Option* const user =
+      app->add_option("--user", options->user,
+                      "owner of the jobs that are submitted with the token; default: the user who runs this command, "
+                      "or \"worker\" for --role worker")
+          ->check(CLI::Validator(CheckUser, ""));
+  CLI::Option* const days = app->add_option("--days", options->days, "how long the token is valid")
+                                ->capture_default_str()
+                                ->check(Between(1, 3650));
+  CLI::Option* const output =
+      app->add_option("-o,--output", options->output, "file, which only you can read; default: standard output")
+          ->check(OutputFile());  // Before a token is issued.
+  CLI::Option* const list = app->add_flag("--list", options->list, "list all tokens");
+  CLI::Option* const revoke =
+      app->add_option("--revoke", options->revoke, "ID of a token, which is refused from now on")
+          ->check(CLI::Validator(CheckId, ""))
+          ->excludes(list);
+  for (CLI::Option* const of_new_token : {role, user, days, output}) of_new_token->excludes(list)->excludes(revoke);
   AddFormatFlag(app, &options->format);
   app->callback([=] { *action = [=] { return RunToken(*options); }; });
 }

@@ -15,6 +15,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "base/clock.h"
 #include "base/file_descriptor.h"
@@ -232,12 +233,18 @@ std::optional<absl::string_view> WithoutBrackets(absl::string_view host) {
   return IsIpv6(host) ? std::optional(host) : std::nullopt;
 }
 
+// Whether a name or an IPv4 address can be this text.
+bool IsName(absl::string_view host) {
+  return !host.empty() && std::all_of(host.begin(), host.end(), [](char c) {
+    return absl::ascii_isalnum(c) || c == '-' || c == '.' || c == '_';
+  });
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ParseHost(absl::string_view text) {
   const std::optional<absl::string_view> host = WithoutBrackets(text);
-  const bool has_port = host.has_value() && host->find(':') != absl::string_view::npos && !IsIpv6(*host);
-  if (host.has_value() && !host->empty() && !has_port) return std::string(*host);
+  if (host.has_value() && (IsName(*host) || IsIpv6(*host))) return std::string(*host);
   return absl::InvalidArgumentError(
       absl::StrCat("found host \"", text, "\", expected a name, an IPv4 address, an IPv6 address or [IPV6], each ",
                    "without a port"));

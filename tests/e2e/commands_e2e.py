@@ -310,6 +310,7 @@ class Commands(unittest.TestCase):
             unused = f"127.0.0.1:{silent.getsockname()[1]}"
             self.fails("ps", "--coordinator", unused, words=[unused], code=(3,))
             self.fails("ps", "--coordinator", "nowhere", words=["nowhere"], code=(2,))
+            self.fails("worker", "--advertise", "a b", words=['found host "a b"'], code=(2,))
             # No name server is asked for a name with an empty label.
             self.fails("worker", "--coordinator", unused, "--listen", "no..such.host", words=["no..such.host"])
         with folder() as where:
@@ -318,6 +319,10 @@ class Commands(unittest.TestCase):
                        words=["listens on an address other than loopback"])
             self.fails("token", "--data", where / "d", "--list", words=["found no folder", "d, expected"])
             self.fails("token", "--data", where / "d", "--role", "root", words=["root", "operator"], code=(2,))
+            for given in (("--list", "--revoke", "a"), ("--list", "--role", "reader"), ("--revoke", "a", "--days", 3)):
+                self.fails("token", "--data", where / "d", *given, words=["cannot be used together"], code=(2,))
+            self.fails("token", "--data", where / "d", "--revoke", "", words=["--revoke", "xlad token --list"],
+                       code=(2,))
         self.fails("run", JOB, "--mesh", "pp=2", words=["pp=2", "dp=8"])
 
     def test_names_of_jobs_are_escaped_in_plots(self):
