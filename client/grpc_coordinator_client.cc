@@ -23,9 +23,12 @@ constexpr int64_t kChunkBytes = 1 << 20;
 // This class has more than 25 methods: one for each call of the interface, and those that several calls share.
 class GrpcCoordinatorClient final : public CoordinatorClient {
  public:
-  GrpcCoordinatorClient(std::string address, std::shared_ptr<TokenFile> token,
+  GrpcCoordinatorClient(const Endpoint& endpoint, std::shared_ptr<TokenFile> token,
                         const std::shared_ptr<grpc::Channel>& channel)
-      : address_(std::move(address)), token_(std::move(token)), stub_(Coordinator::NewStub(channel)) {}
+      : address_(endpoint.address),
+        has_tls_(!endpoint.ca_file.empty()),
+        token_(std::move(token)),
+        stub_(Coordinator::NewStub(channel)) {}
 
   absl::StatusOr<std::string> Submit(const Job& job, const std::string& client_key) override {
     HasBlobsRequest has;
@@ -258,9 +261,10 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
         return absl::UnavailableError(
             absl::StrCat("coordinator ", address_, " cannot serve the call now: ", status.error_message()));
       }
-      return absl::UnavailableError(absl::StrCat("coordinator ", address_, " cannot be reached: ",
-                                                 status.error_message(), "; xlad up starts one on this machine, and ",
-                                                 "--coordinator HOST:PORT names another one"));
+      return absl::UnavailableError(absl::StrCat(
+          "coordinator ", address_, " cannot be reached: ", status.error_message(),
+          "; xlad up starts one on this machine, and --coordinator HOST:PORT names another one",
+          has_tls_ ? "" : "; one that serves other machines expects --join FILE (of `xlad token`)"));
     }
     // This client ignores the status of calls that it cancels itself, so the coordinator, which is stopping, has
     // canceled this call.
@@ -352,6 +356,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
   const std::string address_;
+  const bool has_tls_;
   const std::shared_ptr<TokenFile> token_;
   const std::unique_ptr<Coordinator::Stub> stub_;
 };
@@ -361,7 +366,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 absl::StatusOr<std::unique_ptr<CoordinatorClient>> CoordinatorClient::Connect(const Endpoint& endpoint) {
   XLAD_ASSIGN_OR_RETURN(std::shared_ptr<TokenFile> token, TokenFile::Open(endpoint.token_file));
   XLAD_ASSIGN_OR_RETURN(const auto channel, MakeChannel(endpoint));
-  return std::make_unique<GrpcCoordinatorClient>(endpoint.address, std::move(token), channel);
+  return std::make_unique<GrpcCoordinatorClient>(endpoint, std::move(token), channel);
 }
 
 }  // namespace xlad::client

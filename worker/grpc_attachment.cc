@@ -28,6 +28,8 @@ constexpr int64_t kProbePeriodMs = 2000;
 constexpr std::chrono::milliseconds kFlushFor{500};
 // The time limit for the stream's status after the last message.
 constexpr std::chrono::milliseconds kStatusWithin{300};
+// Follows the error of a connection without TLS. A coordinator that uses TLS closes it like one that does not serve.
+constexpr char kWithoutTls[] = "; a coordinator that serves other machines expects --join FILE (of `xlad token`)";
 
 // Whether the same call would fail again.
 bool IsFinal(const grpc::Status& status) {
@@ -237,7 +239,9 @@ class GrpcAttachment final : public Attachment {
     bool logged = false;  // Whether the loss of the connection has been logged.
     do {
       const std::shared_ptr<grpc::Channel> channel = Connect(connect_ms);
-      grpc::Status status(grpc::StatusCode::UNAVAILABLE, absl::StrCat("cannot connect to ", coordinator_.address));
+      const char* const hint = coordinator_.ca_file.empty() ? kWithoutTls : "";
+      grpc::Status status(grpc::StatusCode::UNAVAILABLE,
+                          absl::StrCat("cannot connect to ", coordinator_.address, hint));
       bool has_received = false;
       const std::string token = token_->Token();
       if (channel != nullptr) status = Attach(channel, token, &has_received);

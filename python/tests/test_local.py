@@ -284,7 +284,7 @@ class Finding(unittest.TestCase):
         silent = self.enterContext(socket.socket())  # Bound, but does not listen: no other program gets the port.
         silent.bind(("127.0.0.1", 0))
         nobody = f"127.0.0.1:{silent.getsockname()[1]}"
-        with self.assertRaisesRegex(xlad.Error, f"coordinator {nobody} cannot be reached") as caught:
+        with self.assertRaisesRegex(xlad.Error, f"coordinator {nobody} cannot be reached: .*expects join=") as caught:
             xlad.connect(nobody)
         self.assertEqual(caught.exception.code, "UNAVAILABLE")
         with environment(XLAD_COORDINATOR=nobody), self.assertRaisesRegex(xlad.Error, nobody):

@@ -94,6 +94,7 @@ class Connection:
                              "token_file")
         self.address = address
         self._what = what
+        self._has_tls = bool(authority or ca_file)
         self._closed = False
         self._token = _Token(token or "", pathlib.Path(token_file) if token_file else None)
         if authority:
@@ -227,6 +228,8 @@ class Connection:
             answered = any(key == "grpc-status-details-bin" for key, _ in error.trailing_metadata() or ())
             what = "cannot serve the call now" if answered else "cannot be reached"
             details = f"{self._what} {self.address} {what}: {details}"
+            if not answered and not self._has_tls and self._what == "coordinator":
+                details += "; a coordinator that serves other machines expects join=FILE (of xlad token)"
         return Error(details, error.code().name)
 
 

@@ -308,8 +308,12 @@ class Commands(unittest.TestCase):
         with socket.socket() as silent:  # Bound, so that no other program listens on the port.
             silent.bind(("127.0.0.1", 0))
             unused = f"127.0.0.1:{silent.getsockname()[1]}"
-            self.fails("ps", "--coordinator", unused, words=[unused], code=(3,))
+            self.fails("ps", "--coordinator", unused, words=[unused, "expects --join FILE"], code=(3,))
             self.fails("ps", "--coordinator", "nowhere", words=["nowhere"], code=(2,))
+            with folder() as where:
+                worker = Process(where / "log", "worker", "--coordinator", unused)
+                self.addCleanup(worker.close)
+                wait_for(lambda: "expects --join FILE" in worker.log(), "the worker to say what may be missing")
             self.fails("worker", "--advertise", "a b", words=['found host "a b"'], code=(2,))
             # No name server is asked for a name with an empty label.
             self.fails("worker", "--coordinator", unused, "--listen", "no..such.host", words=["no..such.host"])
