@@ -72,8 +72,8 @@ void AddWorker(CLI::App& parent, Action* action) {
   AddDeviceFlags(app, &options->devices, "COUNT (default: 1) devices of this worker; default KIND: cpu");
   app->add_option("--listen", options->listen,
                   "HOST or HOST:PORT on which peers connect, where HOST may be an interface, such as eth0; connections "
-                  "are encrypted unless it is on loopback")
-      ->capture_default_str()
+                  "are encrypted unless it is on loopback; default: the address from which this machine reaches the "
+                  "coordinator")
       ->transform(InterfaceAddress())
       ->check(HostOrAddress());
   app->add_option("--advertise", options->advertise, kAdvertiseHelp)->transform(InterfaceAddress())->check(Host());

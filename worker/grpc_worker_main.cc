@@ -60,6 +60,17 @@ std::string WithPort(const std::string& listen) {
   return host.ok() ? JoinHostPort(*host, 0) : listen;
 }
 
+// The HOST:PORT on which the worker listens. Without --listen, the host is that from which this machine reaches the
+// coordinator, because workers on other machines then reach it, too. If it is not known yet, it is every address.
+std::string ListenAddress(const WorkerOptions& options, const std::atomic<int>* stop) {
+  if (!options.listen.empty()) return WithPort(options.listen);
+  const absl::StatusOr<HostPort> coordinator = ParseHostPort(options.coordinator.address);
+  if (!coordinator.ok() || IsLoopback(coordinator->host)) return WithPort("127.0.0.1");
+  const auto addresses = ResolvePatiently(coordinator->host, coordinator->port, kResolveMs, stop);
+  const absl::StatusOr<std::string> own = addresses.ok() ? OwnAddressTowards(**addresses) : addresses.status();
+  return WithPort(own.value_or("0.0.0.0"));
+}
+
 // When a machine starts, its name servers may answer only later. Returns false if the worker must stop before one does.
 absl::StatusOr<bool> AwaitListenHost(const std::string& listen, const std::atomic<int>* stop) {
   XLAD_ASSIGN_OR_RETURN(const HostPort at, ParseHostPort(listen));
@@ -223,9 +234,10 @@ class Daemon {
     if (const absl::Status opened = ready_file_.Open(options.ready_file); !opened.ok()) {
       return Annotate(opened, "--ready-file");
     }
-    XLAD_ASSIGN_OR_RETURN(const bool may_listen, AwaitListenHost(WithPort(options.listen), stop));
+    const std::string listen = ListenAddress(options, stop);
+    XLAD_ASSIGN_OR_RETURN(const bool may_listen, AwaitListenHost(listen, stop));
     if (!may_listen) return false;
-    XLAD_ASSIGN_OR_RETURN(acceptor_, PeerAcceptor::Listen(WithPort(options.listen)));
+    XLAD_ASSIGN_OR_RETURN(acceptor_, PeerAcceptor::Listen(listen));
     XLAD_ASSIGN_OR_RETURN(const std::string data_address, AddressForOthers(acceptor_->address(), options.advertise));
     XLAD_RETURN_IF_ERROR(CheckAdvertised(acceptor_->address(), data_address));
     core.grace_ms = options.grace_ms;

@@ -16,8 +16,9 @@ namespace xlad::worker {
 struct WorkerOptions {
   Endpoint coordinator;
   std::vector<runtime::DeviceRequest> devices;  // The devices that this worker offers; each request has a count.
-  // The HOST or HOST:PORT on which the worker listens for peers. Without a port, any free port is used.
-  std::string listen = "127.0.0.1";
+  // The HOST or HOST:PORT on which the worker listens for peers. Without a port, any free port is used. If it is empty,
+  // the host is that from which the coordinator is reached: 127.0.0.1 if the coordinator's address is on loopback.
+  std::string listen;
   std::string advertise;      // The host to which peers connect. If empty, it is the host of `listen`.
   std::string worker_id;      // If empty, the id that is stored in data_folder is used, or a random id.
   std::string data_folder;    // If empty, nothing is stored.

@@ -14,7 +14,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/file_descriptor.h"
 #include "base/log.h"
+#include "base/net/network.h"
 
 namespace xlad {
 namespace {
@@ -81,6 +83,22 @@ absl::StatusOr<int> ConnectToAny(const addrinfo& addresses, int64_t timeout_ms) 
       return fd;
     }
     if (fd >= 0) close(fd);
+  }
+  return absl::UnavailableError(std::strerror(error));
+}
+
+absl::StatusOr<std::string> OwnAddressTowards(const addrinfo& addresses) {
+  int error = 0;
+  for (const addrinfo* to = &addresses; to != nullptr; to = to->ai_next) {
+    const FileDescriptor fd(socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_storage own{};
+    socklen_t size = sizeof own;
+    if (fd.is_open() && connect(fd.get(), to->ai_addr, to->ai_addrlen) == 0 &&
+        getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &size) == 0) {
+      XLAD_ASSIGN_OR_RETURN(const HostPort at, ParseHostPort(SocketAddressText(own, size)));
+      return at.host;
+    }
+    error = errno;
   }
   return absl::UnavailableError(std::strerror(error));
 }

@@ -72,6 +72,14 @@ TEST(Resolve, ATemporaryFailureIsTriedAgain) {
   EXPECT_EQ(lookups, 1);
 }
 
+TEST(OwnAddressTowards, IsThatOfTheRoute) {
+  Fail(0, 0);
+  EXPECT_EQ(*OwnAddressTowards(**Resolve("127.0.0.1", 7, AI_NUMERICHOST)), "127.0.0.1");
+  EXPECT_EQ(*OwnAddressTowards(**Resolve("127.0.0.5", 7, AI_NUMERICHOST)), "127.0.0.1");
+  // Sockets may not send to all machines of a network unless they ask for it.
+  EXPECT_TRUE(absl::IsUnavailable(OwnAddressTowards(**Resolve("255.255.255.255", 7, AI_NUMERICHOST)).status()));
+}
+
 TEST(Resolve, TheTriesEnd) {
   std::atomic<int> stop = 0;
   Fail(EAI_AGAIN, kAlways);

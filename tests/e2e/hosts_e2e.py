@@ -144,7 +144,8 @@ def cannot_make_hosts(ipv6=False):
 @unittest.skipIf(cannot_make_hosts(), f"no hosts: {cannot_make_hosts()}")
 class SeveralHosts(unittest.TestCase):
     def start_cluster(self, net, where, workers, *flags):
-        """Starts a coordinator on host 1, and a worker with 2 devices on each of the hosts 2 to workers + 1."""
+        """Starts a coordinator on host 1, and a worker with 2 devices on each of the hosts 2 to workers + 1. Workers with
+        and without --listen have the same address."""
         env = {"XDG_CONFIG_HOME": str(where / "config")}
         net.start(1, where / "coordinator.log", "coordinator", "--listen", net.at(1, 7411), "--data", where / "data",
                   env=env)
@@ -153,14 +154,17 @@ class SeveralHosts(unittest.TestCase):
         self.assertEqual(code, 0, err)
         self.assertEqual(os.stat(where / "worker.join").st_mode & 0o777, 0o600)
         for host in range(2, workers + 2):
-            net.start(host, where / f"worker{host}.log", "worker", "--join", where / "worker.join", "--listen",
-                      net.address(host), "--devices", 2, "--id", f"w{host}", *flags)
+            listen = ("--listen", net.address(host)) if host % 2 else ()
+            net.start(host, where / f"worker{host}.log", "worker", "--join", where / "worker.join", *listen,
+                      "--devices", 2, "--id", f"w{host}", *flags)
 
         def ready():
             code, out, _ = net.run(1, "nodes", "--format", "json", env=env)
             return code == 0 and sum(len(node["workers"]) for node in json.loads(out)) == workers
 
         wait_for(ready, "all workers to register")
+        for host in range(2, workers + 2):
+            self.assertIn(f'"data":"{net.at(host, 0)[:-1]}', (where / f"worker{host}.log").read_text())
         return env
 
     def train(self, net, where, env, mesh, job=JOB, *flags):
