@@ -96,6 +96,7 @@ class LogModel {
     int64_t unstored_step = -1;   // The step of the last state that could not be stored, until one is stored.
   };
   const std::map<std::string, Job>& jobs() const { return jobs_; }
+  int64_t term() const { return term_; }
   const std::set<std::string>& drained() const { return drained_; }
   const std::vector<std::string>& violations() const { return violations_; }
   int64_t attempts() const { return attempts_; }

@@ -24,6 +24,7 @@ constexpr int64_t kBuildMs = 200;
 // The time from when a stopped process continues until it reads the messages that have arrived.
 constexpr int64_t kReadMs = 2;
 constexpr int64_t kReopenMs = 300;
+constexpr int64_t kOpenOperations = 20;  // About as many operations of the disk open the log.
 constexpr int64_t kShortLeaseSteps = 60;
 constexpr int64_t kKeepLostMs = 1000;
 constexpr int64_t kSettleMs = 5000;
@@ -160,7 +161,7 @@ bool Storm::IsReachable(const std::string& worker) const { return workers_->IsRe
 int64_t Storm::FinishedSteps(const std::string& job, int64_t attempt) const {
   return workers_->FinishedSteps(job, attempt);
 }
-void Storm::CheckShards() { workers_->CheckShards(); }
+void Storm::CheckAnswers() { workers_->CheckAnswers(); }
 bool Storm::HasDied(const std::string& worker) const { return workers_->HasDied(worker); }
 bool Storm::HasCutHost(const std::string& worker) const { return workers_->HasCutHost(worker); }
 bool Storm::IsWell(const std::string& worker) const { return workers_->IsWell(worker); }
@@ -183,6 +184,7 @@ void Storm::Tick() {
 void Storm::TryToServe() {
   if (clock_.NowNs() < next_open_ns_) return;
   next_open_ns_ = clock_.NowNs() + kReopenMs * kNsPerMs;
+  if (!is_quiet() && Has(StormFault::kDisk) && random_->Below(4) == 0) FailDisk(kOpenOperations);
   const auto actions = commit_->TryOpen("simulation");
   if (disk_.has_crashed()) return Die("while it recovers");
   if (actions.ok()) Perform(*actions, actions->size());
@@ -306,20 +308,22 @@ void Storm::Turn() {
 // Sometimes plans faults of the disk or a loss of power for the next disk operations.
 void Storm::BreakDisk() {
   const uint64_t fate = random_->Below(400);
-  const int64_t at = disk_.operations() + Between(1, 8);
-  if (fate == 0) disk_.CrashAt(at - 1);
+  if (fate == 0) disk_.CrashAt(disk_.operations() + Between(0, 7));
+  if (fate >= 1 && fate <= (aims_ ? 5 : 2)) FailDisk(8);
+}
+
+// Plans a fault that begins within the next operations of the disk.
+void Storm::FailDisk(int64_t within_operations) {
   constexpr DiskFault kDiskFaults[] = {DiskFault::kNoSpace,  DiskFault::kIoError,  DiskFault::kTornWrite,
                                        DiskFault::kLostSync, DiskFault::kLostSync, DiskFault::kAmbiguousSync};
-  if (fate >= 1 && fate <= (aims_ ? 5 : 2)) {
-    ++result_.disk_faults;
-    const DiskFault fault = kDiskFaults[random_->Below(std::size(kDiskFaults))];
-    disk_.FailAt(at, fault, Between(1, 12));
-    // Records that are read after a lost sync may be missing after the next crash.
-    if (aims_ && fault == DiskFault::kLostSync && random_->Below(2) == 0) {
-      After(Between(500, 5000), [this] {
-        if (!calm_) Die("after a lost sync");
-      });
-    }
+  ++result_.disk_faults;
+  const DiskFault fault = kDiskFaults[random_->Below(std::size(kDiskFaults))];
+  disk_.FailAt(disk_.operations() + Between(1, within_operations), fault, Between(1, 12));
+  // Records that are read after a lost sync may be missing after the next crash.
+  if (aims_ && fault == DiskFault::kLostSync && random_->Below(2) == 0) {
+    After(Between(500, 5000), [this] {
+      if (!calm_) Die("after a lost sync");
+    });
   }
 }
 
@@ -335,6 +339,9 @@ void Storm::PerformOne(const service::Action& action) {
   };
   if (const auto* send = std::get_if<service::SendMessage>(&action)) {
     const CoordinatorMessage message = service::WholeOf(*send);
+    if (message.term() != model_.term()) {
+      Violate(absl::StrCat("a message has term ", message.term(), ", the log has ", model_.term()));
+    }
     workers_->Deliver(send->connection.value(), message);
     AimAt(send->connection.value(), message);
   } else if (const auto* close = std::get_if<service::CloseConnection>(&action)) {

@@ -113,7 +113,7 @@ class Storm {
   bool HasLostWorkers() const;
   bool IsReachable(const std::string& worker) const;
   int64_t FinishedSteps(const std::string& job, int64_t attempt) const;
-  void CheckShards();
+  void CheckAnswers();
   bool HasDied(const std::string& worker) const;
   bool HasCutHost(const std::string& worker) const;
   // Whether a worker has run without faults for so long that it cannot count as lost.
@@ -146,6 +146,7 @@ class Storm {
   void PerformOne(const service::Action& action);
   void HandleNext();
   void BreakDisk();
+  void FailDisk(int64_t within_operations);
   void Pause(int64_t ms);
   void AimAtAdoption();
   void DrainDuringAdoption();

@@ -396,7 +396,7 @@ void StormClients::CheckJobs() {
   }
   if (storm_->is_responsive()) {
     CheckAttempts();
-    storm_->CheckShards();
+    storm_->CheckAnswers();
     CheckIdleDevices();
     CheckCounts();
     for (const auto& client : clients_) {

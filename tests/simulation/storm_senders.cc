@@ -57,21 +57,29 @@ int64_t StormWorkers::FinishedSteps(const std::string& job, int64_t attempt) con
   return gang == gangs_.end() ? -1 : gang->second->finished;
 }
 
-// After a commit, and after a worker that did not receive the message about it has connected again, the coordinator
-// tells the worker that its shards are not needed any more.
-void StormWorkers::CheckShards() {
+// The coordinator tells workers which checkpoints are committed and which attempts have started, and repeats this if a
+// worker connects again and has not received it.
+void StormWorkers::CheckAnswers() {
   constexpr int kMaxChecks = 6;
   for (const auto& process : processes_) {
     const bool is_reachable = IsReachable(process->id);
     for (auto& [key, task] : process->tasks) {
       const auto job = storm_->model().jobs().find(key.first);
-      const bool is_committed = is_reachable && !task.shards.empty() && job != storm_->model().jobs().end() &&
-                                job->second.running && job->second.attempt == key.second &&
-                                task.shards.begin()->first <= job->second.newest_step;
+      const bool is_current = is_reachable && job != storm_->model().jobs().end() && job->second.running &&
+                              job->second.attempt == key.second;
+      const bool is_committed =
+          is_current && !task.shards.empty() && task.shards.begin()->first <= job->second.newest_step;
       task.committed_checks = is_committed ? task.committed_checks + 1 : 0;
-      if (task.committed_checks != kMaxChecks) continue;
-      storm_->Violate(absl::StrCat(process->id, " still has its shard of the checkpoint of ", key.first,
-                                   " before step ", task.shards.begin()->first));
+      if (task.committed_checks == kMaxChecks) {
+        storm_->Violate(absl::StrCat(process->id, " still has its shard of the checkpoint of ", key.first,
+                                     " before step ", task.shards.begin()->first));
+      }
+      const bool waits = is_current && job->second.started && task.ready && !task.started && !task.end.has_value();
+      task.start_checks = waits ? task.start_checks + 1 : 0;
+      if (task.start_checks == kMaxChecks) {
+        storm_->Violate(
+            absl::StrCat(process->id, " does not know that attempt ", key.second, " of ", key.first, " has started"));
+      }
     }
   }
 }

@@ -521,8 +521,8 @@ void StormWorkers::InjectFault() {
       WorkerMessage message;
       message.mutable_draining();
       if (process->registered) SendUp(process, std::move(message));
-      if (storm_->random().Below(3) != 0) break;
-      storm_->After(storm_->Between(0, 1000), [this, process, life = process->life] {  // It may die before it may exit.
+      if (process->tasks.empty() || storm_->random().Below(2) != 0) break;
+      storm_->After(storm_->Between(0, 400), [this, process, life = process->life] {  // It may die before it may exit.
         if (storm_->is_calm() || !process->up || process->life != life) return;
         Lose(process, storm_->Between(50, 2000));
       });
