@@ -327,7 +327,7 @@ void Engine::SetChangeListener(std::function<void()> on_change) {
 
 bool Engine::WaitForChange(int64_t* seen) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return stopping_ || changes_ != *seen; });
+  changed_.wait_for(lock, std::chrono::seconds(1), [&] { return stopping_ || changes_ != *seen; });
   *seen = changes_;
   return !stopping_;
 }

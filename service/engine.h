@@ -111,10 +111,14 @@ class Engine {
   // A held session does not expire. Each successful call must be matched by one call of ReleaseSession.
   absl::Status HoldSession(const std::string& session_id);
   void ReleaseSession(const std::string& session_id);
-  // Waits until the session runs and returns the address of its first worker. NotFound if there is no such session,
-  // Aborted if it has ended, Unavailable if the engine stops or the log cannot be written.
-  absl::StatusOr<LocateSessionResponse> LocateSession(const std::string& session_id);
-  absl::StatusOr<LoadProgramResponse> LoadProgram(const LoadProgramRequest& request);
+  // Returns the address of the session's first worker, or nothing while the session does not run yet. NotFound if there
+  // is no such session, Aborted if it has ended, Unavailable if the engine stops or the log cannot be written.
+  absl::StatusOr<std::optional<LocateSessionResponse>> LocateSession(const std::string& session_id);
+  // Waits until the session runs. Calls `check` at least once per second; an error of it ends the wait.
+  using Check = BlobStore::Check;
+  absl::StatusOr<LocateSessionResponse> AwaitSession(const std::string& session_id, const Check& check);
+  // Waits until the session runs, as AwaitSession does, and until the program is built.
+  absl::StatusOr<LoadProgramResponse> LoadProgram(const LoadProgramRequest& request, const Check& check);
   absl::Status CloseSession(const std::string& session_id, const std::string& actor = "");
 
   // --- Workers. `outbox` must live until Detach has returned.
@@ -161,8 +165,8 @@ class Engine {
   void Perform(const Actions& actions);
   void PerformOne(const Action& action);
   void NotifyChange();
-  // Waits until changes_ differs from `*seen`, and stores the value of changes_ there. Returns false if the engine
-  // stops. Called on the threads of requests.
+  // Waits for at most a second until changes_ differs from `*seen`, and stores the value of changes_ there. Returns
+  // false if the engine stops. Called on the threads of requests.
   bool WaitForChange(int64_t* seen);
 
   // --- Work on other threads.

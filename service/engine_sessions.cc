@@ -30,20 +30,28 @@ void Engine::ReleaseSession(const std::string& session_id) {
   Post([session_id](CoordinatorCore& coordinator) { coordinator.sessions().Release(JobId(session_id)); });
 }
 
-absl::StatusOr<LocateSessionResponse> Engine::LocateSession(const std::string& session_id) {
+absl::StatusOr<std::optional<LocateSessionResponse>> Engine::LocateSession(const std::string& session_id) {
+  absl::StatusOr<LocateSessionResponse> found;
+  XLAD_RETURN_IF_ERROR(
+      PostAndWait([&](CoordinatorCore& coordinator) { found = coordinator.sessions().Locate(JobId(session_id)); }));
+  if (absl::IsUnavailable(found.status())) return std::nullopt;
+  XLAD_RETURN_IF_ERROR(found.status());
+  return *std::move(found);
+}
+
+absl::StatusOr<LocateSessionResponse> Engine::AwaitSession(const std::string& session_id, const Check& check) {
   int64_t seen = -1;
   while (WaitForChange(&seen)) {
-    absl::StatusOr<LocateSessionResponse> found;
-    XLAD_RETURN_IF_ERROR(PostAndWait(
-        [&](CoordinatorCore& coordinator) { found = coordinator.sessions().Locate(JobId(session_id)); }));
-    if (!absl::IsUnavailable(found.status())) return found;
+    XLAD_RETURN_IF_ERROR(check());
+    XLAD_ASSIGN_OR_RETURN(std::optional<LocateSessionResponse> place, LocateSession(session_id));
+    if (place.has_value()) return *std::move(place);
   }
   return absl::UnavailableError("the coordinator is stopping");
 }
 
-absl::StatusOr<LoadProgramResponse> Engine::LoadProgram(const LoadProgramRequest& request) {
+absl::StatusOr<LoadProgramResponse> Engine::LoadProgram(const LoadProgramRequest& request, const Check& check) {
   const std::string& id = request.session_id();
-  XLAD_RETURN_IF_ERROR(LocateSession(id).status());
+  XLAD_RETURN_IF_ERROR(AwaitSession(id, check).status());
   if (!blobs_->Has(request.program_blob())) {
     return absl::FailedPreconditionError(
         absl::StrCat("found no blob ", request.program_blob(), ", expected it to be uploaded"));

@@ -70,6 +70,7 @@ class Session:
     def load(self, program: bytes, feeds: Sequence[int]) -> Loaded:
         self._connection.put_blobs([program])
         try:
+            self._place.wait()  # LoadProgram would wait as well, but on one of the coordinator's threads.
             loaded = self._connection.call("LoadProgram", session_id=self.id, timeout=None,
                                            program_blob=sha256(program), feeds=feeds)
         except Error as error:

@@ -55,6 +55,10 @@ class Place:
 
         return self._repeat(method, attempt)
 
+    def wait(self) -> None:
+        """Blocks until the session runs."""
+        self._connect()
+
     def close(self) -> None:
         self._drop(self._connection)
 

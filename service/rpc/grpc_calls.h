@@ -98,7 +98,8 @@ struct Method {
   Handler handler;
 };
 
-// Makes the reactor of a call without a handler: the streams of workers, and of clients that follow a job or a session.
+// Makes the reactor of a call without a handler: the streams of workers, and the calls of clients that follow a job or
+// a session, or wait for a session.
 using ReactorFactory =
     std::function<grpc::ServerGenericBidiReactor*(grpc::GenericCallbackServerContext*, const CallerAccess&)>;
 

@@ -50,6 +50,7 @@ absl::Status PutBlob(Engine* engine, CallStream* stream) {
   bool found = true;
   while (found) {
     XLAD_RETURN_IF_ERROR(upload->Append(request.chunk()));
+    request = PutBlobRequest();  // A slow client may take long to send the next chunk, so this one is freed.
     XLAD_ASSIGN_OR_RETURN(found, stream->Read(&request));
   }
   XLAD_RETURN_IF_ERROR(upload->Finish());
@@ -221,6 +222,22 @@ class SessionHolder final : public Follower {
   std::string last_;
 };
 
+// Sends one message: the place of a session, when the session runs.
+class SessionLocator final : public Follower {
+ public:
+  SessionLocator(Engine* engine, std::string id) : engine_(engine), id_(std::move(id)) {}
+
+  absl::StatusOr<Update> Next() override {
+    XLAD_ASSIGN_OR_RETURN(const std::optional<LocateSessionResponse> place, engine_->LocateSession(id_));
+    if (!place.has_value()) return Update();
+    return Update{ToByteBuffer(*place), /*last=*/true};
+  }
+
+ private:
+  Engine* const engine_;
+  const std::string id_;
+};
+
 using FollowerOr = absl::StatusOr<std::unique_ptr<Follower>>;
 
 KeyOfJob KeysOf(Engine* engine) {
@@ -239,13 +256,25 @@ FollowerOr FollowJob(Engine* engine, const CallerAccess& access, const grpc::Byt
   return std::make_unique<JobFollower>(engine, std::move(request));
 }
 
-FollowerOr HoldSession(Engine* engine, const CallerAccess& access, const grpc::ByteBuffer& buffer) {
-  HoldSessionRequest request;
+// Returns the id of a session that the caller may see.
+template <typename Request>
+absl::StatusOr<std::string> SessionOf(Engine* engine, const CallerAccess& access, const grpc::ByteBuffer& buffer) {
+  Request request;
   XLAD_RETURN_IF_ERROR(FromByteBuffer(buffer, kMaxRequestBytes, &request));
   XLAD_RETURN_IF_ERROR(Validate(request));
   XLAD_RETURN_IF_ERROR(CheckJobOf(access, KeysOf(engine), request.session_id()));
-  XLAD_RETURN_IF_ERROR(engine->HoldSession(request.session_id()));
-  return std::make_unique<SessionHolder>(engine, request.session_id());
+  return request.session_id();
+}
+
+FollowerOr HoldSession(Engine* engine, const CallerAccess& access, const grpc::ByteBuffer& buffer) {
+  XLAD_ASSIGN_OR_RETURN(std::string id, SessionOf<HoldSessionRequest>(engine, access, buffer));
+  XLAD_RETURN_IF_ERROR(engine->HoldSession(id));
+  return std::make_unique<SessionHolder>(engine, std::move(id));
+}
+
+FollowerOr LocateSession(Engine* engine, const CallerAccess& access, const grpc::ByteBuffer& buffer) {
+  XLAD_ASSIGN_OR_RETURN(std::string id, SessionOf<LocateSessionRequest>(engine, access, buffer));
+  return std::make_unique<SessionLocator>(engine, std::move(id));
 }
 
 // Existing blobs are read, so that the client uploads damaged ones again. Reading a blob takes less time than an
@@ -280,6 +309,12 @@ absl::Status OpenSession(Engine* engine, CallStream* stream) {
   const security::Caller& caller = stream->access().caller;
   request.set_client_key(OwnedKey(caller, request.client_key()));
   XLAD_ASSIGN_OR_RETURN(const OpenSessionResponse response, engine->OpenSession(request, caller.actor));
+  return stream->Write(response);
+}
+
+absl::Status LoadProgram(Engine* engine, CallStream* stream) {
+  XLAD_ASSIGN_OR_RETURN(const auto request, ReadRequest<LoadProgramRequest>(stream));
+  XLAD_ASSIGN_OR_RETURN(const LoadProgramResponse response, engine->LoadProgram(request, ClientCheck(stream)));
   return stream->Write(response);
 }
 
@@ -347,15 +382,12 @@ void AddSessions(Engine* e, HandlerPools* pools, CallTable* table) {
     table->methods[name] = {pool, kMaxCallBytes, std::move(handler)};
   };
   add("OpenSession", &pools->requests, [e](CallStream* stream) { return OpenSession(e, stream); });
-  add("LoadProgram", &pools->waits,
-      Unary<LoadProgramRequest>([e](const auto& request) { return e->LoadProgram(request); }));
-  add("LocateSession", &pools->waits,
-      Unary<LocateSessionRequest>([e](const auto& request) { return e->LocateSession(request.session_id()); }));
+  add("LoadProgram", &pools->sessions, [e](CallStream* stream) { return LoadProgram(e, stream); });
   add("CloseSession", &pools->requests,
       Command<CloseSessionRequest, CloseSessionResponse>(
           [e](const auto& request, const std::string& actor) { return e->CloseSession(request.session_id(), actor); }));
   // The other calls of a session are forwarded to its first worker.
-  for (const auto& [name, relay] : SessionRelays(e)) add(name, &pools->waits, relay);
+  for (const auto& [name, relay] : SessionRelays(e)) add(name, &pools->sessions, relay);
 }
 
 void AddTransfers(Engine* e, HandlerPools* pools, CallTable* table) {
@@ -367,14 +399,14 @@ void AddTransfers(Engine* e, HandlerPools* pools, CallTable* table) {
   add("GetBlobRange", &pools->reads, [e](CallStream* stream) { return GetBlobRange(e, stream); });
   add("GetTrace", &pools->reads, [e](CallStream* stream) { return GetTrace(e, stream); });
   add("PutBatch", &pools->feeds, [e](CallStream* stream) { return PutBatch(e, stream); });
-  add("GetBatchRange", &pools->waits, [e](CallStream* stream) { return GetBatchRange(e, stream); });
+  add("GetBatchRange", &pools->batches, [e](CallStream* stream) { return GetBatchRange(e, stream); });
   add("PutBlob", &pools->uploads, [e](CallStream* stream) { return PutBlob(e, stream); });
 }
 
 }  // namespace
 
 void HandlerPools::Stop() {
-  for (HandlerPool* pool : {&requests, &waits, &feeds, &reads, &uploads}) pool->Stop();
+  for (HandlerPool* pool : {&requests, &sessions, &batches, &feeds, &reads, &uploads}) pool->Stop();
 }
 
 CallTable MakeCallTable(const Serving& serving) {
@@ -400,6 +432,7 @@ CallTable MakeCallTable(const Serving& serving) {
   };
   add_follower("WatchJob", FollowJob);
   add_follower("HoldSession", HoldSession);
+  add_follower("LocateSession", LocateSession);
   return table;
 }
 

@@ -375,6 +375,20 @@ TEST(HandlerPools, BatchesArriveWhileAllThreadsForWaitsWaitForThem) {
   arrived.wait();
 }
 
+TEST(HandlerPools, WorkersReadBatchesWhileAllThreadsForSessionsWait) {
+  std::promise<void> reading;  // Destroyed after the threads of the pools have ended.
+  const std::shared_future<void> read = reading.get_future().share();
+  HandlerPools pools;
+  const CallTable table = MakeCallTable({nullptr, &pools, nullptr, nullptr, nullptr});
+  for (int session = 0; session < 1000; ++session) {
+    ASSERT_TRUE(table.methods.at("LoadProgram").pool->Run([read] {
+      EXPECT_EQ(read.wait_for(std::chrono::milliseconds(kLongMs)), std::future_status::ready);
+    }));
+  }
+  ASSERT_TRUE(table.methods.at("GetBatchRange").pool->Run([&] { reading.set_value(); }));
+  read.wait();
+}
+
 TEST_F(GrpcServerTest, AWorkerThatSendsNonsenseLosesItsStream) {
   const grpc::Status status = WithContext([&](grpc::ClientContext* context) {
     const auto stream = stub_->Attach(context);

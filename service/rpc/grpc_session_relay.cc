@@ -20,8 +20,9 @@ class Relay {
   // Waits until the session runs, calls `work` with a stub for its first worker and a context that has the session's
   // key, and returns its status.
   template <typename Work>
-  absl::Status Call(const std::string& session_id, const Work& work) {
-    XLAD_ASSIGN_OR_RETURN(const LocateSessionResponse place, engine_->LocateSession(session_id));
+  absl::Status Call(const std::string& session_id, CallStream* stream, const Work& work) {
+    const auto check = [stream] { return stream->CheckClient(); };
+    XLAD_ASSIGN_OR_RETURN(const LocateSessionResponse place, engine_->AwaitSession(session_id, check));
     XLAD_ASSIGN_OR_RETURN(const std::shared_ptr<SessionWorker::Stub> stub, StubFor(place));
     grpc::ClientContext context;
     PrepareCall(&context, place.key(), /*timeout_ms=*/0);
@@ -54,7 +55,7 @@ Handler Unary(std::shared_ptr<Relay> relay,
     const auto call = [&](SessionWorker::Stub* stub, grpc::ClientContext* context) {
       return (stub->*method)(context, request, &response);
     };
-    XLAD_RETURN_IF_ERROR(relay->Call(request.session_id(), call));
+    XLAD_RETURN_IF_ERROR(relay->Call(request.session_id(), stream, call));
     return stream->Write(response);
   };
 }
@@ -64,7 +65,7 @@ absl::Status PutArray(Relay* relay, CallStream* stream) {
   PutArrayResponse response;
   absl::Status read;  // The status of reading the client's messages.
   const std::string session_id = request.session_id();
-  const absl::Status status = relay->Call(session_id, [&](SessionWorker::Stub* stub, grpc::ClientContext* context) {
+  const auto put = [&](SessionWorker::Stub* stub, grpc::ClientContext* context) {
     const auto writer = stub->PutArray(context, &response);
     stream->ReadAhead();  // The session runs, so its worker takes the messages.
     for (bool more = true; more && writer->Write(request);) {
@@ -75,7 +76,8 @@ absl::Status PutArray(Relay* relay, CallStream* stream) {
     if (!read.ok()) context->TryCancel();
     writer->WritesDone();
     return writer->Finish();
-  });
+  };
+  const absl::Status status = relay->Call(session_id, stream, put);
   XLAD_RETURN_IF_ERROR(read);
   XLAD_RETURN_IF_ERROR(status);
   return stream->Write(response);
@@ -85,7 +87,7 @@ absl::Status GetArray(Relay* relay, CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(const GetArrayRequest request, ReadRequest<GetArrayRequest>(stream));
   absl::Status written;
   const absl::Status status =
-      relay->Call(request.session_id(), [&](SessionWorker::Stub* stub, grpc::ClientContext* context) {
+      relay->Call(request.session_id(), stream, [&](SessionWorker::Stub* stub, grpc::ClientContext* context) {
         const auto reader = stub->GetArray(context, request);
         Chunk chunk;
         while (written.ok() && reader->Read(&chunk)) written = stream->Write(chunk);

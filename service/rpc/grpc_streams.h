@@ -1,4 +1,4 @@
-// The long-lived streams: those of workers, and of clients that follow a job or hold a session.
+// The long-lived calls: the streams of workers, and the calls of clients that follow a job, or hold or await a session.
 //
 // The streams do not have threads. One thread handles the messages of all workers, in the order of each stream; only
 // heartbeats and clock probes are handled on the threads of gRPC. The next message of a worker is read after its last
