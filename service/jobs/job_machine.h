@@ -64,8 +64,8 @@ class JobMachine {
   // owner wait behind it. Jobs of other owners may start ("EASY" backfilling, Mu'alem and Feitelson, 2001, without
   // limits of time): the oldest job that waits in this way reserves as many workers as it needs, those with the fewest
   // used devices, and no later job starts on them. Their jobs end, so the oldest job starts; then the next one is the
-  // oldest. A worker that becomes idle replaces a reserved one that is still in use. After kMaxWaiting owners have such
-  // a job, it blocks all later jobs, which limits the time of a pass.
+  // oldest. A worker that becomes idle replaces a reserved one that is still in use. If kMaxWaiting owners have such
+  // a job, the next such job blocks all later jobs, which limits the time of a pass.
   //
   // A job with an owner is packed (FreeDevices::TakePacked): it takes idle workers only if this makes it faster, and
   // otherwise workers that already run jobs of its owner, which other owners cannot use anyway.

@@ -70,7 +70,7 @@ Storm::Storm(const StormOptions& options)
       clients_(std::make_unique<StormClients>(this, options.jobs, options.max_devices)) {
   if (random_->Below(2) == 0) coordinator_options_.lease_steps = kShortLeaseSteps;
   coordinator_options_.share_workers = SharesWorkers(options);
-  // Only storms with aims_ (odd seeds) cut off workers during adoptions, which then have jobs when they are lost.
+  // Only storms with aims_ (odd seeds) cut off workers during adoptions. These workers have jobs when they are lost.
   if (options.seed % 4 == 1) coordinator_options_.keep_lost_workers_ms = kKeepLostMs;
 }
 

@@ -28,11 +28,11 @@ namespace xlad::collectives {
 struct DeviceMessage {
   MessageHeader header;
   Pieces pieces;
-  std::shared_ptr<const Event> written;  // The pieces have their contents. Null if they have them already.
+  std::shared_ptr<const Event> written;  // Recorded after the pieces were written. Null if the receiver need not wait.
 };
 
-// The messages for one device, and the releases of the messages that it has sent. All functions may be called by the
-// thread of any device, except for those after the second comment.
+// The messages for one device, and the releases of the messages that it has sent. The thread of any device may call the
+// functions that are not marked as those of the device's own thread.
 class DeviceMailbox {
  public:
   // `memory` is the name of the device's memory (DeviceOps::memory_name). `abort` must outlive the mailbox.
@@ -50,7 +50,7 @@ class DeviceMailbox {
     return busy_.load(std::memory_order_seq_cst);
   }
 
-  // Only the device's thread may call the functions below.
+  // --- Functions of the device's own thread.
   //
   // Enter and Leave enclose a run. Enter returns false if the abort signal was raised; the run must then not begin.
   bool Enter();

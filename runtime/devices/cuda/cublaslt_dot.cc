@@ -99,7 +99,7 @@ bool IsLtShape(const DotShape& shape) {
 
 // Whether the library computes the product of these matrices of s8, whose elements are in the usual order. It requires
 // that A is transposed and B is not, so that both are contiguous along the contracted dimension. The addresses and
-// leading dimensions of all three matrices, and their numbers of rows (k, k and m), must be multiples of
+// leading dimensions of all three matrices, and their numbers of rows (k, k and n), must be multiples of
 // kInt8Alignment.
 bool IsLtInt8Shape(const DotShape& shape) {
   const std::optional<Matrices> matrices = DescribeMatrices(shape);
