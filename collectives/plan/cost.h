@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/plan/cost_parameters.h"
 #include "collectives/plan/plan.h"
 
 namespace xlad::collectives {
@@ -66,7 +67,7 @@ absl::StatusOr<double> PredictUs(const CollectivePlan& plan, const CollectiveSpe
 // Plans of equal time are in the order of Algorithms(). InvalidArgument if the spec is invalid.
 absl::StatusOr<std::vector<PlanCost>> RankPlans(const CollectiveSpec& spec, const CostModel& costs);
 
-// Like MakePlan, with the corrections of `costs`.
+// Like MakePlan, at the speeds and with the corrections of `costs`.
 absl::StatusOr<CollectivePlan> ChoosePlan(const CollectiveSpec& spec, const CostModel& costs);
 
 }  // namespace xlad::collectives

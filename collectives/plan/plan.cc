@@ -125,9 +125,7 @@ bool KeepsCanonicalOrder(const Algorithm& algorithm, const CollectiveSpec& spec)
   return algorithm.refuses(plan, spec).empty();
 }
 
-absl::StatusOr<CollectivePlan> MakePlan(const CollectiveSpec& spec, const CostParameters& costs) {
-  return ChoosePlan(spec, costs);
-}
+absl::StatusOr<CollectivePlan> MakePlan(const CollectiveSpec& spec) { return ChoosePlan(spec, CostModel()); }
 
 absl::StatusOr<CollectivePlan> ChoosePlan(const CollectiveSpec& spec, const CostModel& costs) {
   XLAD_ASSIGN_OR_RETURN(std::vector<PlanCost> ranked, RankPlans(spec, costs));

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/status.h"
-#include "collectives/plan/cost_parameters.h"
 #include "collectives/plan/schedule.h"
 #include "collectives/plan/spec.h"
 
@@ -41,9 +40,9 @@ struct CollectivePlan {
 // InvalidArgument if the text is malformed. Parameters may be in any order or missing.
 absl::StatusOr<CollectivePlan> ParsePlan(absl::string_view text);
 
-// Returns the fastest plan by the cost model (cost.h) among those with the order of reduction that the spec's mode
-// requires. InvalidArgument if the spec is invalid (ValidateSpec).
-absl::StatusOr<CollectivePlan> MakePlan(const CollectiveSpec& spec, const CostParameters& costs = {});
+// Returns the fastest plan at the default speeds (cost_parameters.h) among those with the order of reduction that the
+// spec's mode requires. InvalidArgument if the spec is invalid (ValidateSpec).
+absl::StatusOr<CollectivePlan> MakePlan(const CollectiveSpec& spec);
 
 // Returns a name of the order in which a plan reduces contributions. Plans with equal names compute equal bits.
 std::string ReductionOrder(const CollectivePlan& plan);
