@@ -12,7 +12,6 @@
 namespace xlad::worker {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // A process and what the daemon receives from it.

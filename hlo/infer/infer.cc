@@ -287,9 +287,9 @@ std::vector<const Shape*> Pointers(const std::vector<Shape>& shapes) {
   return pointers;
 }
 
-std::vector<const Shape*> OperandShapes(const Instruction& instruction, int64_t first) {
+std::vector<const Shape*> OperandShapes(const Instruction& instruction) {
   std::vector<const Shape*> shapes;
-  for (int64_t k = first; k < instruction.operand_count(); ++k) shapes.push_back(&instruction.operand(k)->shape());
+  for (const Instruction* operand : instruction.operands()) shapes.push_back(&operand->shape());
   return shapes;
 }
 

@@ -65,7 +65,7 @@ absl::Status ExpectCalled(const Instruction& instruction, int64_t count);
 absl::Status ExpectTakes(absl::string_view label, const Signature& signature,
                          const std::vector<const Shape*>& arguments);
 std::vector<const Shape*> Pointers(const std::vector<Shape>& shapes);
-std::vector<const Shape*> OperandShapes(const Instruction& instruction, int64_t first = 0);
+std::vector<const Shape*> OperandShapes(const Instruction& instruction);
 
 // Checks the reducer of N inputs, which must have 2N scalar parameters and N scalar results. The first N parameters and
 // the results must have the element types of the initial values, and the last N parameters those of the inputs. Any two

@@ -8,7 +8,6 @@ namespace xlad::service {
 namespace {
 
 using storage::MemoryFiles;
-using ::testing::HasSubstr;
 
 std::string Bytes(int64_t size) {
   std::string bytes(size, '\0');

@@ -10,7 +10,6 @@ namespace xlad::sharding {
 namespace {
 
 using hlo::Instruction;
-using hlo::Opcode;
 
 // The shapes of the global array outside of a manual computation and of its manual shard inside.
 struct BorderShapes {

@@ -22,7 +22,6 @@ using collectives::Collective;
 using collectives::CollectivePlan;
 using collectives::CollectiveSet;
 using collectives::Communicator;
-using collectives::RankPair;
 using collectives::Recorder;
 using collectives::ReductionMode;
 using collectives::TestWorld;

@@ -62,7 +62,7 @@ class RowTransform {
   }
 
   // Groups of rows, the unit of work.
-  int64_t groups() const { return (rows_ + group() - 1) / group(); }
+  int64_t groups() const { return CeilDiv(rows_, group()); }
   int64_t scratch_elements() const {
     const int64_t lines = together_ ? kLanes : 1;
     return 2 * lines * n_ + plan_->scratch_elements(lines) + 64;
@@ -259,7 +259,7 @@ class PreparedFft final : public PreparedLibraryOp {
  private:
   static constexpr int64_t width() { return sizeof(T); }
   // The columns of an IRFFT are transformed before its rows, into memory of their own.
-  int64_t own_elements() const { return rows_first_ || columns_.empty() ? 0 : (spectrum_elements_ + 63) / 64 * 64; }
+  int64_t own_elements() const { return rows_first_ || columns_.empty() ? 0 : RoundUp(spectrum_elements_, 64); }
   int64_t thread_bytes() const {
     if (empty_) return 0;
     int64_t elements = rows_->scratch_elements();

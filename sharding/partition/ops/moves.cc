@@ -11,7 +11,6 @@ namespace xlad::sharding {
 namespace {
 
 using hlo::Instruction;
-using tensor::ElementType;
 
 // A split dimension along which the op moves elements to other indices.
 struct MovedDim {

@@ -7,7 +7,6 @@
 namespace xlad::sharding {
 
 using hlo::Instruction;
-using tensor::ElementType;
 
 // Counts from the global index of the shard's first element in the type of indices, and converts the result to the
 // element type. An element type that is too narrow for the last index wraps around, as in the source program.
