@@ -36,6 +36,12 @@ int64_t LinearIndex(absl::Span<const int64_t> dims, absl::Span<const int64_t> in
   return linear;
 }
 
+Dims MultiIndexAt(absl::Span<const int64_t> dims, int64_t position) {
+  Dims index(dims.size());
+  for (size_t d = dims.size(); d-- > 0; position /= dims[d]) index[d] = position % dims[d];
+  return index;
+}
+
 Dims Select(absl::Span<const int64_t> from, absl::Span<const int64_t> which) {
   Dims selected;
   selected.reserve(which.size());

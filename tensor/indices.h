@@ -84,6 +84,9 @@ Dims Strides(absl::Span<const int64_t> dims);
 // The row-major position of `index` in an array of dimensions `dims`: LinearIndex({2, 3}, {1, 2}) is 5.
 int64_t LinearIndex(absl::Span<const int64_t> dims, absl::Span<const int64_t> index);
 
+// The inverse of LinearIndex: MultiIndexAt({2, 3}, 5) is {1, 2}. `position` must be less than Product(dims).
+Dims MultiIndexAt(absl::Span<const int64_t> dims, int64_t position);
+
 // Element i of the result is element which[i] of `from`: Select({7, 8, 9}, {2, 0}) is {9, 7}. It gives the sizes of a
 // transpose's result, or the product of two permutations.
 Dims Select(absl::Span<const int64_t> from, absl::Span<const int64_t> which);

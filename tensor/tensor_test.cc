@@ -82,7 +82,10 @@ TEST(Indices, MultiIndicesAreInRowMajorOrder) {
   MultiIndices indices(dims);
   for (int round = 0; round < 2; ++round) {  // The second loop starts from the first index again.
     int64_t count = 0;
-    for (const Dims& index : indices) EXPECT_EQ(LinearIndex(dims, index), count++);
+    for (const Dims& index : indices) {
+      EXPECT_EQ(MultiIndexAt(dims, count), index);
+      EXPECT_EQ(LinearIndex(dims, index), count++);
+    }
     EXPECT_EQ(count, 30);
   }
 }

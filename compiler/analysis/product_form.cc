@@ -15,13 +15,6 @@ bool FitsIn16Bits(ElementType type) {
   return tensor::IsInteger(type) && tensor::BitWidth(type) <= (tensor::IsSigned(type) ? 16 : 15);
 }
 
-// The indices of a row-major number in dimensions of these sizes.
-Dims IndicesOf(int64_t number, const Dims& sizes) {
-  Dims indices(sizes.size());
-  for (size_t d = sizes.size(); d-- > 0; number /= sizes[d]) indices[d] = number % sizes[d];
-  return indices;
-}
-
 }  // namespace
 
 ElementType SumTypeOf(ElementType type) { return tensor::IsSmallFloat(type) ? ElementType::kF32 : type; }
@@ -88,9 +81,9 @@ int64_t ProductForm::InputOf(int64_t group, int64_t row, int64_t depth) const {
   const hlo::Attributes& attributes = product_.attributes();
   const hlo::ConvolutionDimensions& n = *attributes.convolution;
   const Dims& sizes = product_.operand(0)->shape().dims();
-  const Dims strides = tensor::Strides(sizes), in_depth = IndicesOf(depth, depth_sizes_);
+  const Dims strides = tensor::Strides(sizes), in_depth = tensor::MultiIndexAt(depth_sizes_, depth);
   Dims out(product_.shape().ndim(), 0);
-  const Dims in_row = IndicesOf(row, row_sizes_);
+  const Dims in_row = tensor::MultiIndexAt(row_sizes_, row);
   for (size_t d = 0; d < row_dims_.size(); ++d) out[row_dims_[d]] = in_row[d];
   int64_t batch = out[n.output_batch], feature = in_depth.back();
   if (attributes.batch_group_count != 1) {
@@ -116,7 +109,8 @@ int64_t ProductForm::Rhs(int64_t group, int64_t column, int64_t depth) const {
   }
   const hlo::Attributes& attributes = product_.attributes();
   const hlo::ConvolutionDimensions& n = *attributes.convolution;
-  const Dims strides = tensor::Strides(product_.operand(1)->shape().dims()), in_depth = IndicesOf(depth, depth_sizes_);
+  const Dims strides = tensor::Strides(product_.operand(1)->shape().dims()),
+             in_depth = tensor::MultiIndexAt(depth_sizes_, depth);
   int64_t position = (group * columns_ + column) * strides[n.kernel_output_feature] +
                      in_depth.back() * strides[n.kernel_input_feature];
   for (size_t d = 0; d < n.kernel_spatial.size(); ++d) {
@@ -129,7 +123,7 @@ int64_t ProductForm::Rhs(int64_t group, int64_t column, int64_t depth) const {
 
 int64_t ProductForm::Result(int64_t group, int64_t row, int64_t column) const {
   if (product_.opcode() != Opcode::kConvolution) return (group * rows_ + row) * columns_ + column;
-  const Dims strides = tensor::Strides(product_.shape().dims()), in_row = IndicesOf(row, row_sizes_);
+  const Dims strides = tensor::Strides(product_.shape().dims()), in_row = tensor::MultiIndexAt(row_sizes_, row);
   int64_t position = (group * columns_ + column) * strides[product_.attributes().convolution->output_feature];
   for (size_t d = 0; d < row_dims_.size(); ++d) position += in_row[d] * strides[row_dims_[d]];
   return position;

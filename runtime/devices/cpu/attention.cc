@@ -20,6 +20,7 @@
 #include "runtime/devices/cpu/attention_program.h"
 #include "runtime/devices/cpu/half_rows.h"
 #include "runtime/devices/cpu/library_op.h"
+#include "tensor/indices.h"
 #include "tensor/small_float.h"
 
 namespace xlad::runtime {
@@ -200,8 +201,8 @@ class BlockRunner {
 
   // Sets the entry of the batch, its packed operands and its sums over rows.
   void SetBatch(int64_t batch, const float* packs, float* sums) {
-    index_.assign(program_.batch.size() + program_.rows.size(), 0);
-    for (size_t d = program_.batch.size(); d-- > 0; batch /= program_.batch[d]) index_[d] = batch % program_.batch[d];
+    index_ = tensor::MultiIndexAt(program_.batch, batch);
+    index_.resize(program_.batch.size() + program_.rows.size(), 0);
     packs_ = packs;
     sums_ = sums;
   }
@@ -550,13 +551,12 @@ class AttentionCall final : public LibraryCall {
 
   void StoreSums(int64_t batch, const float* sum, absl::Span<void* const> buffers) const {
     const AttentionProgram& program = op_.program_;
+    const tensor::Dims index = tensor::MultiIndexAt(program.batch, batch);
     for (size_t r = 0; r < program.results.size(); ++r) {
       const AttentionResult& result = program.results[r];
       if (result.kind != AttentionOp::Result::COLUMN_PRODUCT) continue;
-      int64_t offset = 0, rest = batch;
-      for (size_t d = program.batch.size(); d-- > 0; rest /= program.batch[d]) {
-        offset += rest % program.batch[d] * result.array.strides[d];
-      }
+      int64_t offset = 0;
+      for (const int64_t d : tensor::Indices(index)) offset += index[d] * result.array.strides[d];
       const float* from = sum + op_.sum_offsets_[result.number];
       const int64_t width = op_.Panels(result.width) * op_.panel_;
       for (int64_t c = 0; c < program.columns; ++c) {

@@ -91,8 +91,7 @@ void PackAs(const Rows& rows, const From* from, To* to, ConvertRow convert_row) 
   const int64_t step = ndim == 0 ? 1 : packing.strides[ndim - 1];
   if (columns == 0 || rows.begin >= rows.end) return;
   const Dims outer(packing.sizes.begin(), packing.sizes.begin() + (ndim == 0 ? 0 : ndim - 1));
-  Dims index(outer.size(), 0);
-  for (int64_t d = std::ssize(outer) - 1, rest = rows.begin; d >= 0; rest /= outer[d--]) index[d] = rest % outer[d];
+  Dims index = tensor::MultiIndexAt(outer, rows.begin);
   for (int64_t row = rows.begin; row < rows.end; ++row) {
     int64_t offset = 0;
     for (size_t d = 0; d < outer.size(); ++d) offset += index[d] * packing.strides[d];
