@@ -26,7 +26,7 @@ CLI::Option* AddDeviceFlag(CLI::App* app, DeviceRequests* devices, const std::st
 CLI::Option* AddDeviceFlags(CLI::App* app, DeviceRequests* devices, const std::string& counts) {
   CLI::Option* const kinds = AddDeviceFlag(app, devices, counts);
   const auto read = [devices](int64_t count) { *devices = {{"cpu", "", count}}; };
-  app->add_option_function<int64_t>("--devices", read, "N: --device cpu:N")
+  app->add_option_function<int64_t>("--devices", read, "the same as --device cpu:N")
       ->check(Between(1, runtime::kMaxDeviceCount))
       ->excludes(kinds);
   return kinds;

@@ -343,7 +343,7 @@ void AddSimulate(CLI::App& parent, Action* action) {
                   "a chip that runs nothing, such as 0; the largest box without it is used; may be repeated")
       ->allow_extra_args(false);
   auto* compare = app->add_option("--compare", options->compare, "another mesh or program, to compare with the first");
-  auto* sweep = app->add_flag("--sweep", options->sweep, "all sizes of the axes of --mesh that fit the topology");
+  auto* sweep = app->add_flag("--sweep", options->sweep, "try all sizes of the axes of --mesh that fit the topology");
   sweep->needs("--mesh")->excludes(compare);
   app->add_option("--trace", options->trace,
                   "write a timeline of the first prediction for chrome://tracing or Perfetto")

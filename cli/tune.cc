@@ -179,7 +179,7 @@ void AddTune(CLI::App& parent, Action* action) {
   app->add_option("--mesh", options->mesh, "mesh axes and sizes, such as dp=4,tp=2")->check(MeshAxes());
   app->add_option("--budget", options->budget_ms, "the time to measure for: 500ms, 60s or 5min; default: 60s")
       ->transform(Duration());
-  AddThreadsFlag(app, &options->threads, "to measure with");
+  AddThreadsFlag(app, &options->threads, "in each measurement");
   app->add_option("-o", options->output, "write the schedules to FILE instead of the cache folder")
       ->check(NamedOutputFile());
   app->add_option("--cache", options->cache,

@@ -68,8 +68,8 @@ absl::StatusOr<std::vector<DeviceRequests>> DevicesOfWorkers(const UpOptions& op
   const int64_t workers = options.workers == 0 ? default_workers : options.workers;
   if (options.cpu_devices.size() > 1 && workers != std::ssize(options.cpu_devices)) {
     return WrongUsage(absl::InvalidArgumentError(absl::StrCat("--devices: found ", options.cpu_devices.size(),
-                                                              " numbers, expected one, or one for each worker (",
-                                                              workers, ", by --workers)")));
+                                                              " numbers, expected one, or one for each of the ",
+                                                              workers, " workers of --workers")));
   }
   DeviceRequests devices = options.devices;
   if (!options.cpu_devices.empty()) devices = {{"cpu", "", options.cpu_devices[0]}};

@@ -190,7 +190,7 @@ class DevicesTest(unittest.TestCase):
         self.refused("run", JOB, "--mesh", "dp=4", "--device", "cpu:2", words=["found cpu:2", "expected 4 or more"])
         self.refused("run", JOB, "--mesh", "dp=4", "--device", "cpu:1,opaque:2",
                      words=["found cpu:1,opaque:2", "expected 4 or more"])
-        self.refused("up", "--workers", "3", "--devices", "2,2", words=["found 2 numbers", "worker (3, by --workers)"])
+        self.refused("up", "--workers", "3", "--devices", "2,2", words=["found 2 numbers", "each of the 3 workers"])
 
     def test_bench_measures_opaque_devices_and_mixes(self):
         for device, launches in (("opaque:2", {"opaque": 6}), ("cpu:1,opaque:2", {"cpu": 3, "opaque": 6})):
