@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/counted.h"
+#include "base/rounding.h"
 
 namespace xlad::simulate {
 namespace {
@@ -99,7 +100,7 @@ absl::StatusOr<Slice> SliceOfChips(const machine::Chip& chip, int64_t chips) {
 
 int64_t SlicesFor(const machine::Chip& chip, int64_t chips) {
   const int64_t most = chip.ici_max_chips;
-  return most == 0 ? 1 : (chips + most - 1) / most;
+  return most == 0 ? 1 : CeilDiv(chips, most);
 }
 
 absl::StatusOr<Slice> ParseSlice(absl::string_view topology, const std::optional<machine::Chip>& chip) {

@@ -41,7 +41,7 @@ constexpr size_t kMaxKeptFiles = 16;
 constexpr int64_t kPageBytes = 4096;
 constexpr int64_t kBlockBytes = RoundUp(sizeof(RankBlock), kPageBytes);
 // The number of cells of one flag from one rank to all others, rounded up to whole cache lines.
-constexpr int64_t CellsPerRank(int ranks) { return (ranks + 7) / 8 * 8; }
+constexpr int64_t CellsPerRank(int ranks) { return RoundUp(ranks, 8); }
 
 // Whether all processes of a group have ended. Without a process, the group is forming, unless the file is old. The
 // processes of another host, or of a container with another host name, cannot be seen: they count as running unless the

@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/net/network.h"
 #include "base/random.h"
+#include "base/rounding.h"
 #include "collectives/exec/bootstrap/rendezvous.h"
 #include "collectives/exec/group/control.h"
 #include "collectives/exec/group/meeting.h"
@@ -307,7 +308,7 @@ absl::StatusOr<std::unique_ptr<MessageGroup>> MessageGroup::Shrink(int64_t deadl
 
 absl::StatusOr<std::byte*> MessageGroup::Allocate(int64_t bytes) {
   constexpr int64_t kPage = 4096;
-  const int64_t all = (std::max<int64_t>(bytes, 1) + kPage - 1) / kPage * kPage;
+  const int64_t all = RoundUp(std::max<int64_t>(bytes, 1), kPage);
   Allocated allocated;
   allocated.memory.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, all)));
   std::byte* const address = allocated.memory.get();
