@@ -9,9 +9,9 @@
 //
 // Needs: simplified loops; canonical dots. Leaves: no carried element of a loop of 2 to 65,536 counted iterations
 // (LoopIndices) that is only a sum of dots, if each operand of the dot is a slice of a loop-invariant array or is
-// stored in an array by the loop, both at the same index. It is enough if this is true for one of them, and the other
-// is in no array and IsWorthStoring, unless the context keeps loops small. Sums whose operands together have more than
-// three times as many bytes are not moved. Every carried element of a changed loop is used.
+// stored in an array by the loop, both at the same index. One of the operands may be in no array if IsWorthStoring is
+// true for it and the context does not keep loops small. A sum is not moved if the operands together have more than
+// three times as many bytes as the sum. Every carried element of a changed loop is used.
 #include <algorithm>
 #include <optional>
 #include <utility>

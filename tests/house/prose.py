@@ -103,7 +103,7 @@ RULES = [
     (r"\bthe whole of\b", '"all of"'),
     (r"\bsums? (?:that )?waits?\b|\bwaiting (?:partial )?sums?\b|\bsums that are waiting\b", '"deferred reduction"'),
     (r"\banew\b|\bwhence\b|\bthence\b|\bthereof\b|\bwhereof\b|\btherein\b|\bhitherto\b|\blest\b|\balas\b|\bere\b|"
-     r"\bwhilst\b|\bamongst\b|\btill\b|\bin vain\b|\bfor want of\b|\bsave for\b|\bbut for\b",
+     r"\bwhilst\b|\bamongst\b|\btill\b|\bin vain\b|\bfor ever\b|\bfor want of\b|\bsave for\b|\bbut for\b",
      'modern words: "again", "until", "except for", ...'),
     (r"\bat home\b|\bhomeless\b", '"in its folder"'),
     (r"\bwhat is left of\b|\bwhat(?:ever)? remains of\b", '"the rest of", "the remaining ..."'),

@@ -36,6 +36,7 @@ The price of a reshard in bytes.
 Partial sums that wait are reduced here.
 Whoever reads the array frees it.
 It is compiled anew when the target changes.
+The script would be requeued for ever.
 Drops what is left of the buffer.
 Same kinds and sizes; layouts aside.
 Dots, reduces and alike.
