@@ -48,8 +48,8 @@ std::vector<Interval> IntervalsOf(int size, bool wraps, const std::set<int>& bro
   return intervals;
 }
 
-// Returns the box with the most chips that contains none of `broken`, or an empty box if there is none. Among boxes of
-// equally many chips, those with all positions of the last dimensions are preferred.
+// Returns the box with the most chips that contains none of `broken`, or an empty box if there is none. Among boxes with
+// the same number of chips, those with all positions of the last dimensions are preferred.
 Box LargestBox(const Slice& slice, const std::set<std::vector<int>>& broken) {
   std::vector<std::vector<Interval>> intervals;
   for (int d = 0; d < slice.chip.ici_dimensions; ++d) {
@@ -118,7 +118,7 @@ absl::Status CutAround(const std::vector<std::string>& chips, Slice* slice) {
     broken.insert(collectives::CoordinatesOf(whole, chip % chips_of_slice));
   }
   const Box box = LargestBox(*slice, broken);
-  if (box.empty()) return absl::InvalidArgumentError("found no chip that is not broken, expected at least one");
+  if (box.empty()) return absl::InvalidArgumentError("found only broken chips, expected at least one other chip");
   slice->broken_links = LinksIn(box, whole, *slice);
   slice->cut.assign(box.size(), false);
   for (size_t d = 0; d < box.size(); ++d) {

@@ -31,8 +31,8 @@ absl::StatusOr<CompileRequest> MakeCompileRequest(const sharding::PartitionedPro
 // the version are used. The sandbox permits reading the folder. Objects that are not found there are compiled, and
 // returned in the response.
 //
-// If `is_idle`, the process does beforehand what takes time only in the first build of a process, because its input is
-// not expected soon.
+// If `is_idle`, the input is not expected soon. The process then first does the work that only the first build of a
+// process needs, such as loading code.
 int RunBuildChild(bool is_idle);
 
 }  // namespace xlad::service

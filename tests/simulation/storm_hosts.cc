@@ -59,7 +59,7 @@ bool StormWorkers::IsApart(const Gang& gang) const {
   return false;
 }
 
-// Adds the peers of which the task has received nothing for some time to its report.
+// Adds to the report of a task the peers from which it has received nothing for some time.
 void StormWorkers::ReportSilence(const Process& process, const Task& task, RunningTask* report) {
   const Gang& gang = *task.gang;
   if (task.end.has_value() || (cut_hosts_.empty() && gang.gone_since_ns.empty())) return;
@@ -201,7 +201,7 @@ void StormWorkers::CheckOvertaking(const std::vector<const service::Job*>& place
     if (context.TakesWork(worker)) now.workers.insert(id.str());
   }
   if (oldest != nullptr) now.job = absl::StrCat(oldest->id.str(), " on ", MeshText(oldest->mesh));
-  // After other workers have come or gone, other workers are reserved. Later jobs may run there already.
+  // If workers have come or gone, other workers may be reserved, and later jobs may run there already.
   if (oldest == nullptr || overtaken_.job != now.job || overtaken_.workers != now.workers) {
     overtaken_ = std::move(now);
     return;
