@@ -48,8 +48,8 @@ std::vector<Interval> IntervalsOf(int size, bool wraps, const std::set<int>& bro
   return intervals;
 }
 
-// Returns the box with the most chips that contains none of `broken`, or an empty box if there is none. Among boxes with
-// the same number of chips, those with all positions of the last dimensions are preferred.
+// Returns the box with the most chips that contains none of `broken`, or an empty box if there is none. Among boxes
+// with the same number of chips, those with all positions of the last dimensions are preferred.
 Box LargestBox(const Slice& slice, const std::set<std::vector<int>>& broken) {
   std::vector<std::vector<Interval>> intervals;
   for (int d = 0; d < slice.chip.ici_dimensions; ++d) {

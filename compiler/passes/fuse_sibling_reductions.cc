@@ -1,9 +1,9 @@
 // Fuses reductions of the same array: the gradients of a normalization's scale and offset, and its other sums over all
 // rows, become one kernel, which reads the array once. Programs for other devices are not changed.
 //
-// Needs: fused step computations. Leaves: no two kernels that IsSibling accepts if, when the pass reached the later one,
-// one of them could have been computed at the place of the other. Such kernels may remain if more than kMaxTried kernels
-// read the same array, or if a later merge moved a user of a kernel, because the pass does not try them again.
+// Needs: fused step computations. Leaves: no two kernels that IsSibling accepts if, when the pass reached the later
+// one, one of them could have been computed at the place of the other. Such kernels may remain if more than kMaxTried
+// kernels read the same array, or if a later merge moved a user of a kernel, because the pass does not try them again.
 //
 // Only reductions whose innermost dimension is kept are fused, because one loop computes them in strips
 // (compiler/codegen/llvm/reductions.cc). fuse-rows fuses other reductions with the kernels that make their rows.
