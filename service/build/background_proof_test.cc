@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "hlo/text/text.h"
+#include "sharding/testing/sum_that_starts_again.h"
 
 namespace xlad::service {
 namespace {
@@ -43,15 +44,6 @@ ENTRY main {
 
 constexpr const char* kSum = "ROOT c = s32[] add(a, b)";
 
-// A sum that starts again from 0 when it lies in [-10, -8]. It is not associative, but the numbers with which the
-// partitioner samples the laws of reducers do not show that.
-constexpr const char* kSumThatStartsAgain =
-    "limits = s32[2] constant({-10, -8})\n"
-    "  first = s32[1] slice(limits), slice={[0:1]}\n  least = s32[] reshape(first)\n"
-    "  second = s32[1] slice(limits), slice={[1:2]}\n  most = s32[] reshape(second)\n"
-    "  zero = s32[] constant(0)\n  ab = s32[] add(a, b)\n  clamped = s32[] clamp(least, ab, most)\n"
-    "  t = pred[] compare(ab, clamped), direction=EQ\n  ROOT c = s32[] select(t, zero, ab)";
-
 sharding::PipelineResult Partitioned(const std::string& reducer) {
   auto module = hlo::ParseText(absl::StrReplaceAll(kSumOfSplitRows, {{"$reducer", reducer}}));
   XLAD_CHECK(module.ok()) << module.status();
@@ -79,7 +71,7 @@ TEST(BackgroundProof, InstancesAreProvenByOneBuild) {
 
 TEST(BackgroundProof, FailuresAreNotRemembered) {
   MemoryCache cache;
-  const sharding::PipelineResult program = Partitioned(kSumThatStartsAgain);
+  const sharding::PipelineResult program = Partitioned(sharding::kSumThatStartsAgain);
   for (int build = 0; build < 2; ++build) {
     const absl::Status status = BackgroundProof(program, &cache).Join();
     EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;

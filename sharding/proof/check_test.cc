@@ -18,6 +18,7 @@
 #include "sharding/proof/check_instances.h"
 #include "sharding/proof/check_structure.h"
 #include "sharding/testing/random_sharding.h"
+#include "sharding/testing/sum_that_starts_again.h"
 
 namespace xlad::sharding {
 namespace {
@@ -288,17 +289,6 @@ TEST(Check, InstancesOfOneRewriteAreProvenOnce) {
     EXPECT_EQ(counts->known, reducer == kSum ? 0 : 1) << reducer;
   }
 }
-
-// A sum that restarts from 0 if it is between -10 and -8. It is associative for the sample numbers on which the
-// partitioner tests the reducer (LawsOf), but not for the sums of an instance of 8 shards. The samples include the
-// scalar constants of a reducer and their neighbors. Here the limits are elements of an array, so they are not
-// included.
-constexpr const char* kSumThatStartsAgain =
-    "limits = s32[2] constant({-10, -8})\n"
-    "  first = s32[1] slice(limits), slice={[0:1]}\n  least = s32[] reshape(first)\n"
-    "  second = s32[1] slice(limits), slice={[1:2]}\n  most = s32[] reshape(second)\n"
-    "  zero = s32[] constant(0)\n  ab = s32[] add(a, b)\n  clamped = s32[] clamp(least, ab, most)\n"
-    "  t = pred[] compare(ab, clamped), direction=EQ\n  ROOT c = s32[] select(t, zero, ab)";
 
 TEST(Check, WrongInstancesAreCheckedAgain) {
   const ShardedModule sharded = SplitReduction("wrong=8", kSumThatStartsAgain, kZero);

@@ -471,6 +471,11 @@ class Slurm(unittest.TestCase):
         return asked.exists() and "requeue 4711\n" in asked.read_text()
 
     @staticmethod
+    def interrupt_after_a_checkpoint(batch, said):
+        wait_for(lambda: said("checkpoint of step"), "a checkpoint")
+        batch.send_signal(signal.SIGTERM)
+
+    @staticmethod
     def kill(batch, command, signal_number=signal.SIGKILL):
         """Sends a signal to the processes of the batch script that run this command of xlad."""
         for folder_of in pathlib.Path("/proc").glob("[0-9]*"):
@@ -516,17 +521,14 @@ class Slurm(unittest.TestCase):
             wait_for(lambda: said("waits for 8 devices, the workers have 4"), "the job to wait")
             batch.send_signal(signal.SIGTERM)
 
-        def interrupt_running(batch, said):
-            wait_for(lambda: said("checkpoint of step"), "a checkpoint")
-            batch.send_signal(signal.SIGTERM)
-
         with folder() as where:
             code, text = self.exit_code(where, OWN_EXAMPLES / "spiral_mlp", "--mesh", "dp=8", act=interrupt)
             self.assertEqual(code, 1, text)
             self.assertIn("more devices than all nodes of this allocation have", text)
             # The job still waits in the data folder. It is not the job of the next script, which runs.
             code, text = self.exit_code(where, OWN_EXAMPLES / "spiral_mlp", "--mesh", "dp=4", "--steps", "1000000",
-                                        "--checkpoint-every", "20", act=interrupt_running, SLURM_JOB_ID="4712")
+                                        "--checkpoint-every", "20", act=self.interrupt_after_a_checkpoint,
+                                        SLURM_JOB_ID="4712")
             self.assertEqual(code, 75, text)
 
     def test_the_batch_script_without_a_job_ends_with_0_at_its_time_limit(self):
@@ -540,13 +542,10 @@ class Slurm(unittest.TestCase):
             self.assertEqual(code, 0, text)
 
     def test_the_batch_script_is_requeued_if_its_workers_do_not_stop_in_time(self):
-        def interrupt(batch, said):
-            wait_for(lambda: said("checkpoint of step"), "a checkpoint")
-            batch.send_signal(signal.SIGTERM)
-
         with folder() as where:
             code, text = self.exit_code(where, OWN_EXAMPLES / "spiral_mlp", "--mesh", "dp=4", "--steps", "1000000",
-                                        "--checkpoint-every", "20", act=interrupt, XLAD_WORKER_GRACE_MS="1")
+                                        "--checkpoint-every", "20", act=self.interrupt_after_a_checkpoint,
+                                        XLAD_WORKER_GRACE_MS="1")
             self.assertEqual(code, 75, text)
             self.assertIn("did not stop within the grace period", text)
 
