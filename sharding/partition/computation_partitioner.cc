@@ -69,15 +69,13 @@ absl::StatusOr<LocalValue> ComputationPartitioner::Run(const hlo::Computation& s
   return values_.at(source.root());
 }
 
-absl::Status ComputationPartitioner::Finish(const hlo::Computation& source, LocalValue root,
-                                            const ValueSharding& wanted) {
+void ComputationPartitioner::Finish(const hlo::Computation& source, LocalValue root, const ValueSharding& wanted) {
   for (size_t i = 0; i < root.size(); ++i) {
     root[i] = reshards_.Reshard(root[i], wanted[i],
                                 {source.root(), absl::StrCat("result ", i, " of ", source.name(), " is needed as ",
                                                              ToString(context_.mesh(), wanted[i]))});
   }
   local_.computation()->set_root(Packed(source.root()->shape(), root));
-  return absl::OkStatus();
 }
 
 void ComputationPartitioner::RecordSourceMap() const {

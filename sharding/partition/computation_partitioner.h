@@ -25,7 +25,7 @@ class ComputationPartitioner {
   // Returns the local value of the source's root with its propagated shardings. Does not set the target's root.
   absl::StatusOr<LocalValue> Run(const hlo::Computation& source);
   // Reshards the leaves to `wanted` and sets the target's root to them, packed as the source's root is.
-  absl::Status Finish(const hlo::Computation& source, LocalValue root, const ValueSharding& wanted);
+  void Finish(const hlo::Computation& source, LocalValue root, const ValueSharding& wanted);
   // If the context has a source map, adds to it the values that are still in the target after RemoveDead.
   void RecordSourceMap() const;
 

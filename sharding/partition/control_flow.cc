@@ -27,7 +27,7 @@ absl::StatusOr<hlo::Computation*> ComputationPartitioner::PartitionCalled(const 
   for (const LocalArray& leaf : root) {
     if (loop != nullptr) loop->partial.push_back(leaf.partial);
   }
-  XLAD_RETURN_IF_ERROR(partitioner.Finish(source, std::move(root), result));
+  partitioner.Finish(source, std::move(root), result);
   target->RemoveDead();
   if (loop != nullptr) loop->invariant_values = loop->invariants.AddToLoop(loop->condition, target);
   partitioner.RecordSourceMap();

@@ -149,7 +149,7 @@ struct SharedPipe::Head {
 size_t SharedPipe::SegmentBytes(size_t ring_bytes) { return sizeof(Head) + 64 + 2 * sizeof(Ring) + 2 * ring_bytes; }
 
 // Side 0 writes to the first ring and reads the second.
-absl::Status SharedPipe::MapRings(size_t ring_bytes, int side) {
+void SharedPipe::MapRings(size_t ring_bytes, int side) {
   ring_bytes_ = ring_bytes;
   std::byte* at = segment_->data() + (sizeof(Head) + 63) / 64 * 64;
   Ring* rings[2] = {reinterpret_cast<Ring*>(at), reinterpret_cast<Ring*>(at + sizeof(Ring))};
@@ -158,7 +158,6 @@ absl::Status SharedPipe::MapRings(size_t ring_bytes, int side) {
   in_ = rings[1 - side];
   out_bytes_ = bytes[side];
   in_bytes_ = bytes[1 - side];
-  return absl::OkStatus();
 }
 
 absl::Status SharedPipe::MapPeer(int side) {
@@ -185,7 +184,7 @@ absl::StatusOr<std::unique_ptr<SharedPipe>> SharedPipe::Create(const SharedWaite
   head.sides[0].index = index;
   head.sides[0].devices = waiters.devices();
   std::memcpy(pipe->segment_->data(), &head, sizeof head);
-  XLAD_RETURN_IF_ERROR(pipe->MapRings(ring_bytes, 0));
+  pipe->MapRings(ring_bytes, 0);
   new (pipe->out_) Ring();
   new (pipe->in_) Ring();
   return pipe;
@@ -205,7 +204,7 @@ absl::StatusOr<std::unique_ptr<SharedPipe>> SharedPipe::Open(const std::string& 
                                                    " bytes that fill the segment"));
   }
   pipe->segment_ = std::move(first);
-  XLAD_RETURN_IF_ERROR(pipe->MapRings(head.ring_bytes, 1));
+  pipe->MapRings(head.ring_bytes, 1);
   XLAD_RETURN_IF_ERROR(pipe->MapPeer(1));
   auto* shared = reinterpret_cast<Head*>(pipe->segment_->data());
   std::memcpy(shared->sides[1].waiters, waiters.name().data(), std::min(waiters.name().size(), kMaxName));

@@ -91,7 +91,7 @@ class SharedPipe {
 
   SharedPipe() = default;
   static size_t SegmentBytes(size_t ring_bytes);
-  absl::Status MapRings(size_t ring_bytes, int side);
+  void MapRings(size_t ring_bytes, int side);
   absl::Status MapPeer(int side);
 
   std::unique_ptr<SharedSegment> segment_;
