@@ -32,7 +32,7 @@ struct UnreadCall {
 
 class UnreadResponses : public GrpcAccessTest {
  protected:
-  // The calls are not canceled because they stall.
+  // No call is canceled because it stalls: an hour is longer than the test.
   void Configure(DaemonOptions* options) override { options->message_ms = 3'600'000; }
   void SetUp() override {
     GrpcAccessTest::SetUp();

@@ -133,7 +133,7 @@ class DevicesTest(unittest.TestCase):
             for name in ("w0", "w1"):
                 made.start_worker(name, "--device", "gpu_sim:4")
             made.wait_for_workers(2)
-            # Each worker has the groups of one axis in its device's memory. The groups of the other axis share memory.
+            # All devices of a group of tp are on one worker. The groups of dp have devices of both workers.
             killed = made.submit(JOB, "--mesh", "dp=2,tp=4", *endless)
             made.wait_for_steps(killed)
             made.workers["w1"].kill()
@@ -155,7 +155,8 @@ class DevicesTest(unittest.TestCase):
                 late = wait_for(lambda: [pid for pid, line in children(run.pid).items() if b"worker-1" in line],
                                 "the second worker")[0]
                 os.kill(late, signal.SIGSTOP)
-                # The run prints what a job waits for, after five seconds. The worker may have been stopped too late.
+                # After five seconds, the run prints what the job waits for. It prints nothing if the worker was stopped
+                # too late and has already registered.
                 log = where / "data" / "coordinator.log"
                 lines = lambda: log.read_text().splitlines() if log.exists() else []
                 wait_for(lambda: "no worker has devices of kind" in run.log() or
