@@ -278,7 +278,7 @@ ENTRY e { x = f32[0,2] parameter(0)
   }
 }
 
-// Each group of rows equals a dot of its rows. Group sizes beyond the number of rows are reduced.
+// Each group of rows equals a dot of its rows. A group ends at the last row, even if its size is larger.
 TEST(RaggedDot, GroupsRows) {
   const auto module = Program(R"(HloModule m
 ENTRY e { a = s32[3,1] constant({{1}, {2}, {3}})

@@ -61,9 +61,9 @@ struct StreamObject {
 
 // Adds work to the stream, or to its capture.
 Result Enqueue(StreamHandle stream, Operation operation);
-// If work of the stream is being captured: invalidates the capture and returns kCaptureUnsupported. For functions that
-// wait for a stream or use events. Also for those that refer to memory of the host: a real driver captures them, but
-// xlad must not, because the memory is used again for something else.
+// If work of the stream is being captured: invalidates the capture and returns kCaptureUnsupported. Called by functions
+// that wait for a stream or use events. Also called by those that refer to memory of the host: a real driver captures
+// them, but xlad must not, because the memory is used again for something else.
 Result RefuseCapture(StreamHandle stream);
 // Like RefuseCapture, if the calling thread has begun a capture. Called by functions that a capture of mode
 // kCaptureThreadLocal forbids.
