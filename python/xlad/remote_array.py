@@ -313,9 +313,9 @@ class RemoteArray:
 
     def run(self, key: Any, function: Callable[..., Any], *others: Any) -> Any:
         """Returns function(self, *others), computed on the cluster. Equal keys mean equal functions."""
-        if self._operate is None or self._key is not None:
-            if self._key is not None:
-                return function(self.get(), *others)
+        if self._key is not None:
+            return function(self.get(), *others)
+        if self._operate is None:
             raise Error(f"found {self!r} without a cluster to compute on, expected one: use np.asarray(array)",
                         "FAILED_PRECONDITION")
         return self._operate(key, function, [self, *others])
