@@ -37,8 +37,8 @@ class RemoteArray:
     """An array on the workers, which behaves like a jax.Array, and is one for isinstance.
 
     Operators, indexing and methods run on the cluster and return remote arrays. np.asarray(), float(), .get() and the
-    functions of jax.numpy fetch the array and compute in this process. Immutable. The array on the workers is freed
-    when this object is no longer referenced.
+    functions of jax.numpy fetch the array and compute in this process, and so do all operations on random keys.
+    Immutable. The array on the workers is freed when this object is no longer referenced.
     """
 
     __array_priority__ = 200  # Operators of numpy arrays leave the operation to this class.
@@ -312,7 +312,8 @@ class RemoteArray:
         return other // self, other % self
 
     def run(self, key: Any, function: Callable[..., Any], *others: Any) -> Any:
-        """Returns function(self, *others), computed on the cluster. Equal keys mean equal functions."""
+        """Returns function(self, *others), computed on the cluster, except for random keys. Equal values of `key` mean
+        equal functions."""
         if self._key is not None:
             return function(self.get(), *others)
         if self._operate is None:
