@@ -299,7 +299,8 @@ TEST(Sweep, EveryCanonicalPlanComputesTheSameBits) {
       });
     });
   }
-  // 6 types, 5 reductions without and 4 with partial results, 2 counts, 3 numbers of ranks; `kinds` differ.
+  // 6 types, 5 reductions without and 4 with partial results, 2 counts, 3 numbers of ranks, and 3, 2 or 1 kinds of
+  // collectives that have the plan.
   EXPECT_EQ(runs["direct"], 6 * 5 * 2 * 3 * 3);
   EXPECT_EQ(runs["halving_doubling"], 6 * 4 * 2 * 3 * 2);
   EXPECT_EQ(runs["recursive_doubling"], 6 * 4 * 2 * 3);

@@ -120,7 +120,8 @@ void AddRandom(const std::string& text, double tolerance, Random& random, Batch*
   batch->AddOn(text, std::move(inputs), tolerance == 0 ? hlo::Tolerance{} : Close(tolerance));
 }
 
-// A dot of random dimensions. The product has at most about `rows` x `columns` x `depth` terms.
+// A dot of random dimensions, with about sizes[0] rows, sizes[1] columns and sizes[2] terms of each sum, and sometimes a
+// batch. If `computed` is true, the left operand is the result of another instruction.
 std::string RandomDot(Shapes& shapes, const Types& types, const Dims& sizes, bool computed) {
   std::vector<Dimension> lhs, rhs, result;
   if (shapes.Below(3) == 0) shapes.AddOneOrTwo(Kind::kBatch, 1 + shapes.Below(4), &lhs);
