@@ -24,9 +24,9 @@ class KeptJoinFile {
     int64_t valid_s = int64_t{365} * 86'400;
     const Clock* clock = &RealClock();
   };
-  // Writes a join file with a new token, and revokes the token of the existing file. If the existing file has a valid
-  // token of the coordinator at this address, the file is kept; it is then renewed like a new one if it has a token of
-  // `caller`. If this renewal fails, the error is logged and the present token is kept.
+  // Keeps an existing join file that has this address and a valid token of this coordinator. If the token is one of
+  // `caller`, it is renewed when that is due; if it is due now and fails, the error is logged. If there is no such file,
+  // writes one with a new token, and revokes the token of a file that it replaces.
   static absl::StatusOr<KeptJoinFile> Write(Options options);
 
   // Writes a new token to the file if at most a third of the validity of the present one is left, and the file still
