@@ -29,16 +29,10 @@ os.environ.setdefault("XLAD", str(REPO / "build/release/bin/xlad"))
 os.environ.setdefault("XLAD_REPO", str(REPO))
 sys.path.insert(0, str(REPO / "tests/e2e"))
 
-from harness import cluster, wait_for, xlad  # noqa: E402
+from harness import cluster, wait_for  # noqa: E402
 
 NEVER = "1000000000"
 KINDS = {"every 5 s": "5s", "every 10 steps": "10"}
-
-
-def events_of(made, job_id):
-    code, out, err = xlad("events", job_id, "--coordinator", made.address, "--format", "json")
-    assert code == 0, err
-    return json.loads(out)
 
 
 def wait_for_success(made, job_id):
@@ -51,7 +45,7 @@ def run(made, job, mesh, steps, every):
     job_id = made.submit(job, "--mesh", mesh, "--steps", steps, "--checkpoint-every", every, "--compile-tier",
                          "optimized")
     wait_for_success(made, job_id)
-    events = events_of(made, job_id)
+    events = made.events(job_id)
     at = {event["kind"]: event["unix_ns"] for event in events}
     return (at["ended"] - at["started"]) / 1e9, sum(event["kind"] == "checkpoint" for event in events)
 
@@ -113,7 +107,7 @@ def measure_leaves(arguments):
             time.sleep(1)  # The workers prepare a process for the next attempt.
             job_id = made.submit(where, "--mesh", "dp=8", "--steps", "1", "--compile-tier", "optimized")
             wait_for_success(made, job_id)
-            at = {event["kind"]: event["unix_ns"] for event in events_of(made, job_id)}
+            at = {event["kind"]: event["unix_ns"] for event in made.events(job_id)}
             # The job has one step, which begins with "started" and ends before "ended".
             times.append({f"submitted to {kind}": round((at[kind] - at["submitted"]) / 1e9, 3)
                           for kind in ("built", "started", "ended")})

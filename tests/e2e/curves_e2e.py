@@ -4,12 +4,7 @@ the curve of the example, and the losses and the final state must have the same 
 import json
 import unittest
 
-from harness import ALL_CASES, folder, job_directories, mesh_text, xlad
-
-
-def expected_losses(directory, manifest, mesh_name):
-    curve = json.loads((directory / "curve.json").read_text())["meshes"]
-    return curve.get(mesh_name, curve["single"])["loss"]
+from harness import ALL_CASES, expected_losses, folder, job_directories, mesh_text, xlad
 
 
 class Curves(unittest.TestCase):
@@ -32,7 +27,7 @@ class Curves(unittest.TestCase):
                     for workers in (1, *others):
                         curve, state = self.train(directory, mesh["axes"], workers, where, f"w{workers}")
                         for step, (found, want) in enumerate(
-                            zip(curve["loss"], expected_losses(directory, manifest, mesh["name"]), strict=True)
+                            zip(curve["loss"], expected_losses(directory, mesh["name"]), strict=True)
                         ):
                             self.assertLessEqual(abs(found - want), tolerance * abs(want),
                                                  f"step {step}, {workers} workers")

@@ -59,7 +59,7 @@ class Faults(unittest.TestCase):
             made.start_worker("w1")
             made.wait_for_steps(job_id)
             self.assertEqual(made.job(job_id)["attempt"], 2)
-            events = json.loads(xlad("events", job_id, "--coordinator", made.address, "--format", "json")[1])
+            events = made.events(job_id)
             kinds = [event["kind"] for event in events]
             self.assertEqual(kinds, ["submitted", "built", "placed", "started", "attempt_ended", "placed", "started"])
             self.assertEqual(events[4]["worker"], "w1")
@@ -157,15 +157,13 @@ class Faults(unittest.TestCase):
             contents[-1] ^= 1
             shard.write_bytes(contents)
 
-        def events(job):
-            return json.loads(xlad("events", job, "--coordinator", made.address, "--format", "json")[1])
-
         def wait_for_a_start(job, older):
             """Waits until the job runs after it has dropped a checkpoint, and checks where it started."""
             wait_for(lambda: made.job(job)["state"] == "RUNNING" and
-                     any("damaged" in event["text"] for event in events(job) if event["kind"] == "dropped"),
+                     any("damaged" in event["text"] for event in made.events(job) if event["kind"] == "dropped"),
                      "the job to run again")
-            self.assertEqual([event["step"] for event in events(job) if event["kind"] == "placed"][-1], older["step"])
+            starts = [event["step"] for event in made.events(job) if event["kind"] == "placed"]
+            self.assertEqual(starts[-1], older["step"])
             why = xlad("why", job, "--coordinator", made.address)[1]
             for words in ("a damaged checkpoint was dropped", "found in 5 attempts in a row: worker w0 (",
                           ".safetensors is damaged: its bytes [", ") have checksum ", ", expected "):

@@ -13,7 +13,6 @@ kills the coordinator that many times while 50 clients submit jobs.
 """
 
 import collections
-import json
 import os
 import pathlib
 import random
@@ -142,8 +141,7 @@ class Policies(unittest.TestCase):
             running(shrinks, "dp=3", 1)
             made.workers["w2"].kill()
             running(shrinks, "dp=2", 2)
-            events = json.loads(xlad("events", shrinks, "--coordinator", made.address, "--format", "json")[1])
-            self.assertIn("resized", [event["kind"] for event in events])
+            self.assertIn("resized", [event["kind"] for event in made.events(shrinks)])
 
 
 class Checkpoints(unittest.TestCase):
@@ -164,8 +162,7 @@ class Checkpoints(unittest.TestCase):
                     why = xlad("why", job_id, "--coordinator", made.address)[1]
                     self.assertIn(what, why)
                     self.assertIn(f"make file:{file}/checkpoints a folder that all workers", why)
-                    events = json.loads(xlad("events", job_id, "--coordinator", made.address, "--format", "json")[1])
-                    steps = [event["step"] for event in events if event["kind"] == "checkpoint_failed"]
+                    steps = [event["step"] for event in made.events(job_id) if event["kind"] == "checkpoint_failed"]
                     self.assertEqual(steps, [5])
                     self.assertEqual(made.job(job_id)["state"], "RUNNING", "the job continues")
                 finally:
@@ -212,9 +209,7 @@ class Storm(unittest.TestCase):
         machine. An attempt whose worker the coordinator had not yet told to start when it was killed is not counted."""
         if job["attempt"] == 1:
             return 1
-        code, out, err = xlad("events", job["id"], "--coordinator", made.address, "--format", "json")
-        self.assertEqual(code, 0, err)
-        events = json.loads(out)
+        events = made.events(job["id"])
         lost = sum(event["kind"] == "attempt_ended" and "was lost" in event["text"] for event in events)
         return sum(event["kind"] == "started" for event in events) - lost
 

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import pathlib
-import random
 import shutil
 import signal
 import subprocess
@@ -50,6 +49,12 @@ def job_directories():
         folders += [pathlib.Path(os.environ["XLAD_EXAMPLES"]) / name for name in ("digits_mlp", "dropout_rng")]
     for folder in folders:
         yield folder, json.loads((folder / "manifest.json").read_text())
+
+
+def expected_losses(directory, mesh_name):
+    """Returns the losses of the example on this mesh, or on one device if it has none for this mesh."""
+    curve = json.loads((directory / "curve.json").read_text())["meshes"]
+    return curve.get(mesh_name, curve["single"])["loss"]
 
 
 def some(cases):
@@ -179,6 +184,11 @@ class Cluster:
 
     def job(self, job_id):
         return next(job for job in self.ps() if job["id"] == job_id)
+
+    def events(self, job_id):
+        code, out, err = xlad("events", job_id, "--coordinator", self.address, "--format", "json")
+        assert code == 0, err
+        return json.loads(out)
 
     def wait_for_steps(self, job_id, steps=5):
         """Waits until the job runs and has finished `steps` steps."""

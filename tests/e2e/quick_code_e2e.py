@@ -15,19 +15,13 @@ if "XLAD_EXAMPLES" in os.environ:
 LONG = ("--steps", "1000000", "--checkpoint-every", "100")
 
 
-def events(made, job_id):
-    code, out, err = xlad("events", job_id, "--coordinator", made.address, "--format", "json")
-    assert code == 0, err
-    return json.loads(out)
-
-
 def newest_checkpoint(made, job_id):
-    return max([event["step"] for event in events(made, job_id) if event["kind"] == "checkpoint"], default=-1)
+    return max([event["step"] for event in made.events(job_id) if event["kind"] == "checkpoint"], default=-1)
 
 
 def wait_for_optimized_code(made, job_id):
     """Waits until the job has changed to optimized code, and returns the first step that runs optimized code."""
-    found = wait_for(lambda: [e for e in events(made, job_id) if e["kind"] == "code_replaced"], "optimized code")
+    found = wait_for(lambda: [e for e in made.events(job_id) if e["kind"] == "code_replaced"], "optimized code")
     return found[0]["step"]
 
 
@@ -89,19 +83,19 @@ class QuickCode(unittest.TestCase):
                 self.run_ok("run", JOBS[0], *mesh, "--steps", step, "--compile-tier", "optimized", "--cache", "off",
                             "--save-state", where / "usual")
                 self.assertEqual(state, (where / "usual").read_bytes())
-                texts = [event["text"] for event in events(made, job_id)]
+                texts = [event["text"] for event in made.events(job_id)]
                 self.assertRegex(texts[1], r"compiled executable \w+ quickly in \d+ ms")
                 self.assertIn(f"training started on quickly compiled code; optimized code from step {first}", texts)
                 # Only the optimized code was kept. It is found, so the next job starts on it.
                 again = made.submit(JOBS[0], *mesh, *LONG)
                 made.wait_for_steps(again)
-                self.assertIn("in the cache", events(made, again)[1]["text"])
-                self.assertNotIn("code_replaced", [event["kind"] for event in events(made, again)])
+                self.assertIn("in the cache", made.events(again)[1]["text"])
+                self.assertNotIn("code_replaced", [event["kind"] for event in made.events(again)])
 
     def test_a_restarted_coordinator_and_a_killed_worker_change_nothing(self):
         with cluster(workers=2, devices=4) as made:
             job_id = made.submit(JOBS[0], "--mesh", "dp=8", *LONG)
-            wait_for(lambda: "started" in [event["kind"] for event in events(made, job_id)], "the start")
+            wait_for(lambda: "started" in [event["kind"] for event in made.events(job_id)], "the start")
             made.coordinator.kill()
             made.start_coordinator()
             wait_for_optimized_code(made, job_id)
@@ -111,7 +105,7 @@ class QuickCode(unittest.TestCase):
             step = made.job(job_id)["step"]
             made.wait_for_steps(job_id, step + 20)
             self.assertEqual(made.job(job_id)["attempt"], 2)
-            kinds = [event["kind"] for event in events(made, job_id)]
+            kinds = [event["kind"] for event in made.events(job_id)]
             self.assertEqual(kinds.count("code_replaced"), 1, "the second attempt starts on optimized code")
 
     def test_builds_use_the_idle_process_and_do_not_need_it(self):
@@ -129,7 +123,7 @@ class QuickCode(unittest.TestCase):
             wait_for(lambda: has_ended(killed), "the end of the idle process")
             second = made.submit(JOBS[0], *LONG, "--mesh", "dp=1,tp=1")
             made.wait_for_steps(second)
-            self.assertRegex(events(made, second)[1]["text"], "(built|compiled) executable")
+            self.assertRegex(made.events(second)[1]["text"], "(built|compiled) executable")
             self.assertIn("idle process for builds cannot be used", made.coordinator.log())
             last = wait_for(lambda: idle_builds(coordinator), "the idle process after that build")[0]
             self.assertEqual(made.coordinator.terminate(), 0)

@@ -3,16 +3,11 @@
 import json
 import unittest
 
-from harness import OWN_EXAMPLES, REPO, folder, job_directories, mesh_text, some, xlad
+from harness import OWN_EXAMPLES, REPO, expected_losses, folder, job_directories, mesh_text, some, xlad
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
 # docs/reference/tpu.md states this tolerance: f32 products are computed from bf16 factors.
 TOLERANCE = 0.1
-
-
-def expected_losses(directory, mesh_name):
-    curve = json.loads((directory / "curve.json").read_text())["meshes"]
-    return curve.get(mesh_name, curve["single"])["loss"]
 
 
 class Tpu(unittest.TestCase):
