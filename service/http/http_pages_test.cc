@@ -108,12 +108,13 @@ Overview Example() {
 TEST(MetricsText, HasJobsAndWorkersAndNoNames) {
   const std::string text = MetricsText(Example());
   for (const char* line :
-       {"xlad_build_info{version=\"1.2\"} 1\n", "xlad_jobs{state=\"RUNNING\"} 1\n", "xlad_workers{state=\"alive\"} 1\n",
-        "xlad_workers{state=\"suspect\"} 0\n", "xlad_devices{state=\"lost\"} 3\n",
+       {"xlad_build_info{version=\"1.2\"} 1\n", "xlad_jobs{state=\"RUNNING\"} 1\n", "xlad_jobs{state=\"FAILED\"} 0\n",
+        "xlad_workers{state=\"alive\"} 1\n", "xlad_workers{state=\"suspect\"} 0\n", "xlad_devices{state=\"lost\"} 3\n",
         "xlad_worker_silence_seconds{worker=\"w-alive\"} 1.5\n", "xlad_job_steps{job=\"job-1\"} 7\n",
         "xlad_job_loss{job=\"job-1\"} 0.25\n", "xlad_job_step_duration_seconds{job=\"job-1\"} 0.5\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
+  EXPECT_FALSE(absl::StrContains(text, "UNSPECIFIED"));
   EXPECT_FALSE(absl::StrContains(text, "w-lost"));
   EXPECT_FALSE(absl::StrContains(text, "secret"));
 }

@@ -18,9 +18,10 @@ void AddCoordinator(const CoordinatorStatus& status, MetricsPage* page) {
   page->Gauge("xlad_data_free_bytes", "Free space on the disk of the data folder.",
               static_cast<double>(status.free_bytes()));
   page->Family("xlad_jobs", "gauge", "Jobs by state. Ended jobs count as long as they are kept.");
-  for (const auto& [state, count] : std::map<std::string, int64_t>(status.jobs().begin(), status.jobs().end())) {
-    page->Sample(static_cast<double>(count), {{"state", state}});
-  }
+  std::map<std::string, int64_t> counts(status.jobs().begin(), status.jobs().end());
+  // Rates and alerts need a value of each state, also before the first job is in it.
+  for (int state = JobState_MIN + 1; state <= JobState_MAX; ++state) counts.emplace(JobState_Name(state), 0);
+  for (const auto& [state, count] : counts) page->Sample(static_cast<double>(count), {{"state", state}});
 }
 
 void AddWorkers(const ListWorkersResponse& workers, MetricsPage* page) {
