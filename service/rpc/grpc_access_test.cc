@@ -342,6 +342,29 @@ TEST_F(JobsOfTwoUsers, OwnersReadersAndOperatorsSeeTheJobs) {
   EXPECT_EQ(listed("operator").size(), 3u);
 }
 
+// The pages have one job each. Jobs of both users alternate: submitter, bob, the submitter's session, bob.
+TEST_F(JobsOfTwoUsers, PagesNameOnlyJobsOfTheirReader) {
+  submit_.set_client_key("second");
+  SubmitJobResponse second;
+  ASSERT_TRUE(As("bob", [&](grpc::ClientContext* c) { return stub_->SubmitJob(c, submit_, &second); }).ok());
+  const auto pages = [&](const std::string& who) {
+    std::vector<std::string> ids;
+    ListJobsRequest request;
+    request.set_limit(1);
+    do {
+      ListJobsResponse response;
+      EXPECT_TRUE(As(who, [&](grpc::ClientContext* c) { return stub_->ListJobs(c, request, &response); }).ok());
+      for (const JobStatus& job : response.jobs()) ids.push_back(job.id());
+      request.set_after(response.next());
+      if (!response.next().empty()) EXPECT_EQ(response.next(), ids.empty() ? "" : ids.back()) << who;
+    } while (!request.after().empty());
+    return ids;
+  };
+  EXPECT_EQ(pages("bob"), (std::vector<std::string>{jobs_["bob"], second.job_id()}));
+  EXPECT_EQ(pages("submitter"), (std::vector<std::string>{jobs_["submitter"], session_}));
+  EXPECT_EQ(pages("operator").size(), 4u);
+}
+
 TEST_F(JobsOfTwoUsers, AnotherUsersStateAndFilesAreNotRead) {
   // A submitter can neither resume another user's state nor read files of the workers' machines.
   submit_.set_client_key("resume");

@@ -318,19 +318,34 @@ absl::Status LoadProgram(Engine* engine, CallStream* stream) {
   return stream->Write(response);
 }
 
-// Lists the jobs that the caller may see.
-absl::Status ListJobs(Engine* engine, CallStream* stream) {
-  XLAD_ASSIGN_OR_RETURN(const ListJobsRequest request, ReadRequest<ListJobsRequest>(stream));
-  XLAD_ASSIGN_OR_RETURN(ListJobsResponse response, engine->ListJobs(request));
-  if (!stream->access().own_only) return stream->Write(response);
+// Adds the jobs of a page that the caller may see.
+absl::Status AddOwnJobs(Engine* engine, const CallerAccess& access, const ListJobsResponse& page,
+                        ListJobsResponse* own) {
   std::vector<std::string> ids;
-  for (const JobStatus& job : response.jobs()) ids.push_back(job.id());
+  for (const JobStatus& job : page.jobs()) ids.push_back(job.id());
   XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> keys, engine->ClientKeys(ids));
-  ListJobsResponse own;
-  own.set_next(response.next());
   for (int i = 0; i < std::ssize(ids); ++i) {
-    if (CheckOwner(stream->access(), ids[i], keys[i]).ok()) *own.add_jobs() = response.jobs(i);
+    if (CheckOwner(access, ids[i], keys[i]).ok()) *own->add_jobs() = page.jobs(i);
   }
+  return absl::OkStatus();
+}
+
+// Lists the jobs that the caller may see. Pages without such a job are skipped, so that `next` is not the id of a job
+// of another user.
+absl::Status ListJobs(Engine* engine, CallStream* stream) {
+  XLAD_ASSIGN_OR_RETURN(ListJobsRequest request, ReadRequest<ListJobsRequest>(stream));
+  ListJobsResponse page;
+  XLAD_ASSIGN_OR_RETURN(page, engine->ListJobs(request));
+  if (!stream->access().own_only) return stream->Write(page);
+  ListJobsResponse own;
+  XLAD_RETURN_IF_ERROR(AddOwnJobs(engine, stream->access(), page, &own));
+  while (own.jobs().empty() && !page.next().empty()) {
+    XLAD_RETURN_IF_ERROR(stream->CheckClient());
+    request.set_after(page.next());
+    XLAD_ASSIGN_OR_RETURN(page, engine->ListJobs(request));
+    XLAD_RETURN_IF_ERROR(AddOwnJobs(engine, stream->access(), page, &own));
+  }
+  if (!page.next().empty()) own.set_next(own.jobs(own.jobs_size() - 1).id());
   return stream->Write(own);
 }
 
