@@ -35,7 +35,7 @@ absl::StatusOr<AddressList> ResolvePatiently(const std::string& host, int port, 
 absl::StatusOr<int> ConnectToAny(const addrinfo& addresses, int64_t timeout_ms);
 
 // Returns the address of this machine, without a port, from which it reaches one of the addresses: a nonempty list that
-// getaddrinfo returned. Tries them in order, and sends nothing. Unavailable if this machine has no route to any of them.
+// getaddrinfo returned. Tries them in order, and sends nothing. Unavailable if there is no route to any of them.
 absl::StatusOr<std::string> OwnAddressTowards(const addrinfo& addresses);
 
 }  // namespace xlad
