@@ -32,6 +32,7 @@ namespace {
 constexpr int kReservedFiles = 256;
 constexpr int64_t kMinRoom = 16;  // The gate accepts this number of connections even if the limit on files is lower.
 constexpr int kPollMs = 100;
+constexpr size_t kDiscardedAtOnce = 1 << 20;
 
 // Raises the soft limit on open files to the hard limit. Returns the limit, or 2^20 if it is larger.
 int64_t RaiseFileLimit() {
@@ -44,6 +45,18 @@ int64_t RaiseFileLimit() {
   }
   constexpr rlim_t kMaxLimit = 1 << 20;
   return std::min(limit.rlim_cur, kMaxLimit);
+}
+
+// Returns the number of bytes that have arrived on a TCP connection, or 0 if the kernel does not say.
+int64_t ReceivedBytes(int fd) {
+  // The kernel's struct tcp_info has this number at a fixed offset. The C library's does not have it.
+  struct {
+    char other[128];
+    uint64_t received;
+  } info{};
+  socklen_t size = sizeof info;
+  const bool known = getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && size == sizeof info;
+  return known ? static_cast<int64_t>(info.received) : 0;
 }
 
 class EpollGate final : public AcceptGate {
@@ -160,10 +173,13 @@ class EpollGate final : public AcceptGate {
     --open_known_;
   }
 
-  // Removes an entry and closes its descriptor. If `early`, first shuts the connection down.
+  // Removes an entry and closes its descriptor. If `early`, first shuts the connection down and discards the bytes that
+  // have arrived, which the server could otherwise still read.
   void Drop(Entry* entry, bool early) {
     if (early) {
       shutdown(entry->fd, SHUT_RDWR);
+      while (recv(entry->fd, nullptr, kDiscardedAtOnce, MSG_TRUNC | MSG_DONTWAIT) > 0) {
+      }
       ++closed_early_;
     }
     Disown(entry);
@@ -260,6 +276,14 @@ class EpollGate final : public AcceptGate {
     };
     drop_before(silent_, options_.first_byte_ms);
     drop_before(unknown_, options_.unknown_ms);
+    if (now_ns < measure_ns_) return;
+    measure_ns_ = now_ns + kPollMs * kNsPerMs;
+    for (auto next = unknown_.begin(); next != unknown_.end();) {
+      Entry* const entry = *next++;
+      if (ReceivedBytes(entry->fd) <= options_.max_unknown_bytes) continue;
+      epoll_ctl(epoll_, EPOLL_CTL_DEL, entry->fd, nullptr);
+      Drop(entry, /*early=*/true);
+    }
   }
 
   void SetListening(bool listening) {
@@ -296,6 +320,7 @@ class EpollGate final : public AcceptGate {
   // Set if the system had no descriptor or memory for a connection. Run then stops listening during its next poll. Used
   // only by the gate's thread.
   bool paused_ = false;
+  int64_t measure_ns_ = 0;  // When the received bytes are measured again. Used only by the gate's thread.
   std::atomic<bool> stopping_ = false;
   mutable std::mutex mutex_;  // Guards the lists, the maps and closed_early_.
   Entries silent_, unknown_, known_;

@@ -1,11 +1,11 @@
 // Accepts TCP connections for a server that cannot limit them itself, and hands over a connection only when the client
 // has sent at least one byte.
 //
-// A connection is unknown until the server reports an authenticated call on it. The number and the age of unknown
-// connections are limited: if there are too many, the oldest is closed, and each is closed if it is still unknown after
-// unknown_ms. Connections on which the client sends nothing therefore cost the server almost nothing. They can neither
-// displace known connections nor keep the server from accepting new ones. sshd limits connections in the same way
-// (MaxStartups, LoginGraceTime).
+// A connection is unknown until the server reports an authenticated call on it. The number, the age and the received
+// bytes of unknown connections are limited: if there are too many, the oldest is closed, and each is closed if it is
+// still unknown after unknown_ms, or after max_unknown_bytes. Connections on which the client sends nothing therefore
+// cost the server almost nothing. They can neither displace known connections nor keep the server from accepting new
+// ones. sshd limits connections in the same way (MaxStartups, LoginGraceTime).
 //
 // Known connections have owners. If there are too many, one of the owner that has the most is closed, so an owner with
 // few connections cannot be kept out by another one.
@@ -32,6 +32,9 @@ struct AcceptGateOptions {
   int max_connections = 20000;
   int64_t first_byte_ms = 5000;  // A connection without a byte is closed after this time.
   int64_t unknown_ms = 15000;    // A connection that is still unknown is closed after this time.
+  // A connection that is still unknown is closed, within about 0.1 s, when it has received more bytes than this. More
+  // than 1 MiB of the first message of a gRPC client can arrive before its call is known.
+  int64_t max_unknown_bytes = 2 << 20;
 };
 
 struct AcceptGateCounts {

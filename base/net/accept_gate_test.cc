@@ -205,6 +205,24 @@ TEST_F(AcceptGateTest, AConnectionThatStaysUnknownIsClosed) {
   EXPECT_EQ(gate_->Counts().known, 1);
 }
 
+TEST_F(AcceptGateTest, AnUnknownConnectionThatReceivesTooMuchIsClosed) {
+  AcceptGateOptions options = kPatient;
+  options.max_unknown_bytes = 1000;
+  Start(options);
+  const std::vector<std::byte> much(2000);
+  const auto known = Dial(), unknown = Dial();
+  SendByte(known.get());
+  AwaitDelivered(1);
+  gate_->MarkKnown(PeerOf(0), "alice");
+  ASSERT_TRUE(known->Write(much).ok());
+  ASSERT_TRUE(unknown->Write(much).ok());
+  ExpectClosed(unknown.get());
+  Await([](const auto& counts) { return counts.closed_early == 1; });
+  EXPECT_EQ(gate_->Counts().known, 1);
+  char byte = 0;
+  EXPECT_EQ(recv(delivered_[1], &byte, 1, MSG_DONTWAIT), 0) << "the server does not get what has arrived";
+}
+
 TEST_F(AcceptGateTest, AConnectionIsRemovedWhenTheServerShutsItDown) {
   Start(kPatient);
   const auto connection = Dial();
