@@ -10,13 +10,13 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <thread>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "collectives/exec/group/process_group.h"
 #include "collectives/exec/messages/message_group.h"
+#include "collectives/exec/testing/group_fixture.h"
 #include "collectives/plan/plan.h"
 #include "collectives/plan/testing/make_spec.h"
 #include "tensor/small_float.h"
@@ -243,12 +243,6 @@ void ForEachSpec(int ranks, const std::vector<int64_t>& counts, const std::vecto
       }
     }
   }
-}
-
-void OnThreads(int ranks, const std::function<void(int rank)>& body) {
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) threads.emplace_back([&body, rank] { body(rank); });
-  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(Sweep, SharedMemory) {

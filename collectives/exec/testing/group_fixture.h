@@ -17,6 +17,13 @@
 
 namespace xlad::collectives {
 
+// Calls `body` for each rank, on a thread of its own.
+inline void OnThreads(int ranks, const std::function<void(int rank)>& body) {
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) threads.emplace_back([&body, rank] { body(rank); });
+  for (std::thread& thread : threads) thread.join();
+}
+
 // The parameter is the name of a transport.
 class GroupTest : public ::testing::TestWithParam<std::string> {
  protected:
@@ -51,12 +58,6 @@ class GroupTest : public ::testing::TestWithParam<std::string> {
       const auto group = MessageGroup::Join(messages);
       group.ok() ? body(group->get()) : failed(group.status());
     });
-  }
-
-  static void OnThreads(int ranks, const std::function<void(int rank)>& body) {
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < ranks; ++rank) threads.emplace_back([&body, rank] { body(rank); });
-    for (std::thread& thread : threads) thread.join();
   }
 
   // Returns the first error of the operation and of the barrier after it. A rank that does not wait for other ranks in
