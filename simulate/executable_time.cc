@@ -2,14 +2,14 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "machine/chip.h"
+#include "simulate/fastest_step.h"
 #include "simulate/placement.h"
 #include "simulate/slice.h"
-#include "simulate/step.h"
-#include "simulate/traffic.h"
 
 namespace xlad::simulate {
 namespace {
@@ -20,7 +20,8 @@ using Steps = google::protobuf::RepeatedPtrField<Step>;
 absl::StatusOr<StepTime> TimeOf(const hlo::Module& compiled, const sharding::Mesh& mesh, const Slice& slice) {
   XLAD_ASSIGN_OR_RETURN(const std::vector<ProgramCollective> collectives, CollectivesOf(compiled, mesh.devices()));
   XLAD_ASSIGN_OR_RETURN(const std::vector<Placement> placements, ParsePlacements("", mesh, slice));
-  return TimeStep(compiled, collectives, CheapestOf(placements, collectives, mesh, slice), mesh, slice);
+  XLAD_ASSIGN_OR_RETURN(PlacedStep fastest, FastestStep(compiled, collectives, placements, mesh, slice));
+  return std::move(fastest.time);
 }
 
 // The time of a copy, which reads and writes HBM. The model has no instruction for it.

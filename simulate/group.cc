@@ -279,6 +279,26 @@ absl::StatusOr<GroupTime> GroupTimer::Simulate(const GroupCollective& collective
   return best;
 }
 
+// Simulates the group on the first dimensions of the slice, the longest one first, and translates the result.
+absl::StatusOr<GroupTime> GroupTimer::TimeOfOnePhase(const GroupCollective& collective) {
+  if (!slice_.broken_links.empty() || collective.shape.empty()) return Simulate(collective);
+  GroupShape shape = collective.shape;
+  std::stable_sort(shape.begin(), shape.end(), [](const GroupDimension& a, const GroupDimension& b) {
+    return a.size != b.size ? a.size > b.size : a.stride < b.stride;
+  });
+  GroupCollective renamed{collective.kind, collective.bytes, shape};
+  for (size_t d = 0; d < shape.size(); ++d) renamed.shape[d].dimension = static_cast<int>(d);
+  auto known = times_.find(renamed);
+  if (known == times_.end()) {
+    XLAD_ASSIGN_OR_RETURN(GroupTime simulated, Simulate(renamed));
+    known = times_.emplace(renamed, std::move(simulated)).first;
+  }
+  GroupTime time = known->second;
+  time.link_us.assign(slice_.grid.size(), 0);
+  for (size_t d = 0; d < shape.size(); ++d) time.link_us[shape[d].dimension] = known->second.link_us[d];
+  return time;
+}
+
 absl::StatusOr<GroupTime> GroupTimer::SumOf(const std::vector<GroupCollective>& phases) {
   GroupTime sum;
   sum.link_us.assign(slice_.grid.size(), 0);
@@ -297,7 +317,7 @@ absl::StatusOr<const GroupTime*> GroupTimer::TimeOf(const GroupCollective& colle
   const auto known = times_.find(collective);
   if (known != times_.end()) return &known->second;
   const std::vector<GroupCollective> phases = PhasesOf(collective);
-  XLAD_ASSIGN_OR_RETURN(GroupTime time, phases.size() == 1 ? Simulate(collective) : SumOf(phases));
+  XLAD_ASSIGN_OR_RETURN(GroupTime time, phases.size() == 1 ? TimeOfOnePhase(collective) : SumOf(phases));
   return &times_.emplace(collective, std::move(time)).first->second;
 }
 

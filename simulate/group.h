@@ -63,7 +63,8 @@ double BoundUs(const GroupCollective& collective, const Slice& slice);
 
 // Computes times of collectives. Simulates a collective's schedules under several plans (collectives/plan/simulate.h)
 // and returns the time of the fastest plan. If all ranks of a group do the same work, only one rank is simulated.
-// Results are cached. Keeps a reference to the slice. Not thread-safe.
+// Results are cached. If no links are broken, groups that differ only in which dimensions they use have one result.
+// Keeps a reference to the slice. Not thread-safe.
 class GroupTimer {
  public:
   explicit GroupTimer(const Slice& slice) : slice_(slice) {}
@@ -75,6 +76,7 @@ class GroupTimer {
 
  private:
   absl::StatusOr<GroupTime> Simulate(const GroupCollective& collective) const;
+  absl::StatusOr<GroupTime> TimeOfOnePhase(const GroupCollective& collective);
   absl::StatusOr<GroupTime> SumOf(const std::vector<GroupCollective>& phases);
 
   const Slice& slice_;

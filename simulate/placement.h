@@ -40,7 +40,7 @@ struct Placement {
                        const Slice& slice) const;  // "tp=x4,dp=x4yz". ParsePlacements reads it.
 };
 
-inline constexpr size_t kMaxPlacements = 128;
+inline constexpr size_t kMaxPlacements = 1024;
 
 // The placements that fit `assign`: "tp=z,dp=xy", or with sizes as ToString prints them. The axes in `assign` are
 // placed in its order, innermost first, and only on the given dimensions. Other axes may be on any dimensions. Without

@@ -1,10 +1,13 @@
 #include "simulate/simulate.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "compiler/analysis/donation.h"
 #include "compiler/buffers/buffer_assignment.h"
 #include "compiler/pipeline.h"
 #include "sharding/cost/cost.h"
+#include "simulate/fastest_step.h"
 
 namespace xlad::simulate {
 namespace {
@@ -69,10 +72,11 @@ absl::StatusOr<PreparedProgram> PrepareProgram(std::unique_ptr<hlo::Module> modu
 absl::StatusOr<Prediction> Predict(const PreparedProgram& program, const Slice& slice, absl::string_view assign) {
   const sharding::Mesh& mesh = program.partitioned.mesh;
   XLAD_ASSIGN_OR_RETURN(const std::vector<Placement> placements, ParsePlacements(assign, mesh, slice));
-  const Placement placement = CheapestOf(placements, program.collectives, mesh, slice);
+  XLAD_ASSIGN_OR_RETURN(PlacedStep fastest,
+                        FastestStep(*program.compiled, program.collectives, placements, mesh, slice));
   Prediction prediction;
-  prediction.placement = placement.ToString(mesh, slice);
-  XLAD_ASSIGN_OR_RETURN(prediction.step, TimeStep(*program.compiled, program.collectives, placement, mesh, slice));
+  prediction.placement = fastest.placement.ToString(mesh, slice);
+  prediction.step = std::move(fastest.time);
   const int chips = slice.chips() / slice.slices(), most = slice.chip.ici_max_chips;
   if (most > 0 && chips > most) {
     std::string warning = absl::StrCat("topology ", slice.name, ": found a slice of ", chips,

@@ -38,8 +38,7 @@ struct Prediction {
   double mfu = 0;         // flops / (chips * peak bf16 rate * step time).
 };
 
-// `assign` is the text of ParsePlacements, and the cheapest of its placements is used. Returns the errors of
-// ParsePlacements and TimeStep.
+// `assign` is the text of ParsePlacements, and FastestStep chooses one of its placements. Returns the errors of both.
 absl::StatusOr<Prediction> Predict(const PreparedProgram& program, const Slice& slice, absl::string_view assign);
 
 // The meshes of `devices` devices that have the axes of `mesh` with any sizes, ordered by the sizes of their axes. If

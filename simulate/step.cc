@@ -2,6 +2,8 @@
 #include "simulate/step.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <queue>
 #include <set>
 
@@ -62,13 +64,47 @@ struct Schedule {
   std::vector<double> ici_free;  // For each dimension of the slice, the time from which its links are free.
 };
 
-class StepSimulation {
+}  // namespace
+
+// What the steps of a program have in common under all placements.
+struct StepTimer::Model {
+  // The work of a kernel.
+  struct Work {
+    double mxu_us = 0, vpu_us = 0, hbm_bytes = 0;
+  };
+  struct Collective {
+    const ProgramCollective* what = nullptr;
+    size_t number = 0;  // Equal for collectives that take the same time under every placement.
+  };
+
+  Model(const std::vector<ProgramCollective>& all, const sharding::Mesh& mesh_of_devices, const Slice& slice_of_chips)
+      : mesh(mesh_of_devices), slice(slice_of_chips), network(slice.Network()), timer(slice) {
+    using Key = std::tuple<collectives::CollectiveKind, int64_t, std::vector<int64_t>,
+                           std::vector<std::pair<int64_t, int64_t>>>;
+    std::map<Key, size_t> numbers;
+    for (const ProgramCollective& c : all) {
+      const auto [at, is_new] = numbers.try_emplace({c.kind, c.bytes, c.group, c.pairs}, numbers.size());
+      collectives_of[c.instruction] = {&c, at->second};
+    }
+    distinct = numbers.size();
+  }
+
+  const sharding::Mesh& mesh;
+  const Slice& slice;
+  const collectives::Network network;
+  GroupTimer timer;
+  absl::flat_hash_map<const Instruction*, Collective> collectives_of;
+  size_t distinct = 0;  // The number of different values of Collective::number.
+  absl::flat_hash_set<const Computation*> visited;
+  absl::flat_hash_set<const Instruction*> resident;  // In the visited computations.
+  absl::flat_hash_map<const Instruction*, Work> work_of;
+};
+
+class StepTimer::Simulation {
  public:
-  StepSimulation(const std::vector<ProgramCollective>& collectives, const Placement& placement,
-                 const sharding::Mesh& mesh, const Slice& slice)
-      : placement_(placement), mesh_(mesh), slice_(slice), network_(slice.Network()), timer_(slice) {
-    for (const ProgramCollective& collective : collectives) collectives_[collective.instruction] = &collective;
-    total_.link_us.assign(slice.grid.size(), 0);
+  Simulation(Model* model, const Placement& placement)
+      : model_(*model), slice_(model->slice), placement_(placement), placed_(model->distinct) {
+    total_.link_us.assign(slice_.grid.size(), 0);
   }
 
   absl::StatusOr<StepTime> Run(const Computation& entry) {
@@ -78,15 +114,18 @@ class StepSimulation {
   }
 
  private:
-  struct Times {
-    double us = 0;
-    std::vector<int> dimensions;  // The dimensions whose links a collective uses.
+  struct Placed {
+    GroupTime time;
+    std::string group;
+    std::vector<int> dimensions;  // The dimensions whose links the collective uses.
   };
 
   // Schedules a computation that runs `trips` times, the first time from `start` on. Returns the time of one execution.
   absl::StatusOr<double> Time(const Computation& computation, double start, double trips, bool in_timeline) {
     Schedule s = Prepare(computation, start);
-    resident_.merge(ResidentValues(computation, slice_.chip.vmem()));
+    if (model_.visited.insert(&computation).second) {
+      model_.resident.merge(ResidentValues(computation, slice_.chip.vmem()));
+    }
     std::vector<int> first;  // The instructions without operands.
     for (int i = 0; i < std::ssize(s.instructions); ++i) {
       if (s.missing[i] == 0) first.push_back(i);
@@ -150,17 +189,19 @@ class StepSimulation {
     if (TakesNoTime(instruction) || IsAbsorbed(instruction)) {
       return Finish(s, index, s->ready[index], trips, in_timeline);
     }
-    const auto collective = collectives_.find(&instruction);
-    if (collective == collectives_.end()) {
+    const auto collective = model_.collectives_of.find(&instruction);
+    if (collective == model_.collectives_of.end()) {
       s->later.push({s->ready[index], index});
       return absl::OkStatus();
     }
-    XLAD_ASSIGN_OR_RETURN(const Times times, CollectiveTime(*collective->second, trips));
+    XLAD_ASSIGN_OR_RETURN(const Placed* const placed, PlacedOf(collective->second));
+    Count(*collective->second.what, *placed, trips);
+    const double us = placed->time.us;
     double start = s->ready[index];
-    for (const int d : times.dimensions) start = std::max(start, s->ici_free[d]);
-    for (const int d : times.dimensions) s->ici_free[d] = start + times.us;
-    if (in_timeline && times.us > 0) total_.timeline.push_back({instruction.name(), Unit::kIci, start, times.us});
-    return Finish(s, index, start + times.us, trips, in_timeline);
+    for (const int d : placed->dimensions) start = std::max(start, s->ici_free[d]);
+    for (const int d : placed->dimensions) s->ici_free[d] = start + us;
+    if (in_timeline && us > 0) total_.timeline.push_back({instruction.name(), Unit::kIci, start, us});
+    return Finish(s, index, start + us, trips, in_timeline);
   }
 
   // Chains of transparent instructions may be too long for recursion, so the worklist is explicit.
@@ -203,35 +244,42 @@ class StepSimulation {
   absl::StatusOr<double> CoreTime(const Instruction& instruction, double start, double trips, bool in_timeline) {
     if (instruction.opcode() == Opcode::kWhile) return LoopTime(instruction, start, trips, in_timeline);
     if (instruction.opcode() == Opcode::kConditional) return BranchTime(instruction, start, trips, in_timeline);
-    const Instruction* product = AbsorbedBy(instruction);
-    KernelCost cost = CostOf(instruction, slice_.chip);
-    double bytes = HbmBytes(instruction, cost, product);
-    if (product != nullptr) {
-      KernelCost absorbed = CostOf(*product, slice_.chip);
-      absorbed.written_bytes = 0;
-      cost.mxu_us += absorbed.mxu_us;
-      bytes += HbmBytes(*product, absorbed, nullptr);
-    }
-    const double hbm_us = bytes / slice_.chip.hbm_bytes_per_s * 1e6;
-    total_.mxu_us += cost.mxu_us * trips;
-    total_.vpu_us += cost.vpu_us * trips;
+    const auto [known, is_new] = model_.work_of.try_emplace(&instruction);
+    if (is_new) known->second = WorkOf(instruction);
+    const Model::Work& work = known->second;
+    const double hbm_us = work.hbm_bytes / slice_.chip.hbm_bytes_per_s * 1e6;
+    total_.mxu_us += work.mxu_us * trips;
+    total_.vpu_us += work.vpu_us * trips;
     total_.hbm_us += hbm_us * trips;
-    total_.hbm_bytes += bytes * trips;
-    return instruction_us_[&instruction] = std::max({cost.mxu_us, cost.vpu_us, hbm_us}) + kKernelStartUs;
+    total_.hbm_bytes += work.hbm_bytes * trips;
+    return instruction_us_[&instruction] = std::max({work.mxu_us, work.vpu_us, hbm_us}) + kKernelStartUs;
+  }
+
+  // The work of a kernel and of the product that is fused into it.
+  Model::Work WorkOf(const Instruction& instruction) const {
+    const Instruction* product = AbsorbedBy(instruction);
+    const KernelCost cost = CostOf(instruction, slice_.chip);
+    Model::Work work{cost.mxu_us, cost.vpu_us, HbmBytes(instruction, cost, product)};
+    if (product == nullptr) return work;
+    KernelCost absorbed = CostOf(*product, slice_.chip);
+    absorbed.written_bytes = 0;
+    work.mxu_us += absorbed.mxu_us;
+    work.hbm_bytes += HbmBytes(*product, absorbed, nullptr);
+    return work;
   }
 
   // The bytes that a kernel reads from HBM and writes to it. The result of the absorbed product is in registers and
   // does not count.
   double HbmBytes(const Instruction& instruction, const KernelCost& cost, const Instruction* product) const {
-    double bytes = resident_.contains(&instruction) ? 0 : cost.written_bytes;
+    double bytes = model_.resident.contains(&instruction) ? 0 : cost.written_bytes;
     for (const Instruction* user : instruction.users()) {
-      const bool is_element = user->opcode() == Opcode::kGetTupleElement && resident_.contains(user);
+      const bool is_element = user->opcode() == Opcode::kGetTupleElement && model_.resident.contains(user);
       if (is_element) bytes -= static_cast<double>(user->shape().bytes());
     }
     bytes = std::max(bytes, 0.0);
     for (int64_t i = 0; i < instruction.operand_count(); ++i) {
       const Instruction* value = ValueOf(instruction.operand(i));
-      if (value != product && !resident_.contains(value)) bytes += cost.read_bytes[i];
+      if (value != product && !model_.resident.contains(value)) bytes += cost.read_bytes[i];
     }
     return bytes;
   }
@@ -268,27 +316,39 @@ class StepSimulation {
     return us;
   }
 
-  absl::StatusOr<Times> CollectiveTime(const ProgramCollective& collective, double trips) {
-    GroupTime time;
-    std::string group;
+  absl::StatusOr<const Placed*> PlacedOf(const Model::Collective& collective) {
+    std::optional<Placed>& placed = placed_[collective.number];
+    if (!placed.has_value()) {
+      XLAD_ASSIGN_OR_RETURN(placed, Place(*collective.what));
+    }
+    return &*placed;
+  }
+
+  absl::StatusOr<Placed> Place(const ProgramCollective& collective) {
+    Placed placed;
     if (collective.kind == collectives::CollectiveKind::kCollectivePermute) {
       std::vector<ChipPair> pairs;
       for (const auto& [from, to] : collective.pairs) {
-        pairs.push_back({placement_.ChipOf(from, mesh_, slice_), placement_.ChipOf(to, mesh_, slice_)});
+        pairs.push_back({placement_.ChipOf(from, model_.mesh, slice_), placement_.ChipOf(to, model_.mesh, slice_)});
       }
-      XLAD_ASSIGN_OR_RETURN(time, PermuteTime(pairs, collective.bytes, slice_, network_));
+      XLAD_ASSIGN_OR_RETURN(placed.time, PermuteTime(pairs, collective.bytes, slice_, model_.network));
     } else {
-      const GroupShape shape = ShapeOf(collective, placement_, mesh_, slice_);
-      group = ToString(shape);
-      XLAD_ASSIGN_OR_RETURN(const GroupTime* known, timer_.TimeOf({collective.kind, collective.bytes, shape}));
-      time = *known;
+      const GroupShape shape = ShapeOf(collective, placement_, model_.mesh, slice_);
+      placed.group = ToString(shape);
+      XLAD_ASSIGN_OR_RETURN(const GroupTime* known, model_.timer.TimeOf({collective.kind, collective.bytes, shape}));
+      placed.time = *known;
     }
+    for (int d = 0; d < std::ssize(placed.time.link_us); ++d) {
+      if (placed.time.link_us[d] > 0) placed.dimensions.push_back(d);
+    }
+    return placed;
+  }
+
+  // Adds a collective that runs `trips` times to the totals.
+  void Count(const ProgramCollective& collective, const Placed& placed, double trips) {
+    const GroupTime& time = placed.time;
     instruction_us_[collective.instruction] = time.us;
-    Times times{time.us, {}};
-    for (int d = 0; d < std::ssize(time.link_us); ++d) {
-      if (time.link_us[d] > 0) times.dimensions.push_back(d);
-      total_.link_us[d] += time.link_us[d] * trips;
-    }
+    for (size_t d = 0; d < time.link_us.size(); ++d) total_.link_us[d] += time.link_us[d] * trips;
     total_.ici_us += (time.us - time.dcn_us) * trips;
     total_.dcn_us += time.dcn_us * trips;
     // A collective reads the sent bytes from HBM, and writes the received bytes to it.
@@ -296,29 +356,28 @@ class StepSimulation {
     total_.hbm_bytes += bytes;
     total_.hbm_us += bytes / slice_.chip.hbm_bytes_per_s * 1e6;
     total_.collectives.push_back({collective.instruction->name(), std::string(collectives::ToString(collective.kind)),
-                                  hlo::ReadOrigin(*collective.instruction).axes, group, time.plan, collective.bytes,
-                                  time.us, trips});
-    return times;
+                                  hlo::ReadOrigin(*collective.instruction).axes, placed.group, time.plan,
+                                  collective.bytes, time.us, trips});
   }
 
-  const Placement& placement_;
-  const sharding::Mesh& mesh_;
+  Model& model_;
   const Slice& slice_;
-  const collectives::Network network_;
-  GroupTimer timer_;
-  absl::flat_hash_map<const Instruction*, const ProgramCollective*> collectives_;
-  absl::flat_hash_set<const Instruction*> resident_;
+  const Placement& placement_;
+  std::vector<std::optional<Placed>> placed_;  // By the number of the collective.
   InstructionTimes instruction_us_;
   StepTime total_;
   std::vector<int> finished_;  // The worklist of Finish.
   bool is_finishing_ = false;
 };
 
-}  // namespace
+StepTimer::StepTimer(const hlo::Module& module, const std::vector<ProgramCollective>& collectives,
+                     const sharding::Mesh& mesh, const Slice& slice)
+    : module_(module), model_(std::make_unique<Model>(collectives, mesh, slice)) {}
 
-absl::StatusOr<StepTime> TimeStep(const hlo::Module& module, const std::vector<ProgramCollective>& collectives,
-                                  const Placement& placement, const sharding::Mesh& mesh, const Slice& slice) {
-  return StepSimulation(collectives, placement, mesh, slice).Run(*module.entry());
+StepTimer::~StepTimer() = default;
+
+absl::StatusOr<StepTime> StepTimer::TimeOf(const Placement& placement) {
+  return Simulation(model_.get(), placement).Run(*module_.entry());
 }
 
 }  // namespace xlad::simulate

@@ -9,6 +9,7 @@
 // of its longest branch, and the other branches count only in instruction_us.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -56,8 +57,24 @@ struct StepTime {
   InstructionTimes instruction_us;
 };
 
-// `collectives` is the result of CollectivesOf(module). Returns the errors of GroupTimer and PermuteTime.
-absl::StatusOr<StepTime> TimeStep(const hlo::Module& module, const std::vector<ProgramCollective>& collectives,
-                                  const Placement& placement, const sharding::Mesh& mesh, const Slice& slice);
+// Computes the times of a program's steps under different placements. Times of kernels and of groups of equal shape are
+// computed once. Keeps references to its arguments. Not thread-safe.
+class StepTimer {
+ public:
+  // `collectives` is the result of CollectivesOf(module).
+  StepTimer(const hlo::Module& module, const std::vector<ProgramCollective>& collectives, const sharding::Mesh& mesh,
+            const Slice& slice);
+  ~StepTimer();
+
+  // Returns the errors of GroupTimer and PermuteTime.
+  absl::StatusOr<StepTime> TimeOf(const Placement& placement);
+
+ private:
+  struct Model;
+  class Simulation;
+
+  const hlo::Module& module_;
+  const std::unique_ptr<Model> model_;
+};
 
 }  // namespace xlad::simulate

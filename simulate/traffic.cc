@@ -126,21 +126,26 @@ GroupShape ShapeOf(const ProgramCollective& collective, const Placement& placeme
 
 Placement CheapestOf(const std::vector<Placement>& placements, const std::vector<ProgramCollective>& collectives,
                      const sharding::Mesh& mesh, const Slice& slice) {
-  // Collectives of equal kind, size and group are estimated once, with the sum of their trips.
-  std::map<std::tuple<CollectiveKind, int64_t, std::vector<int64_t>, std::vector<std::pair<int64_t, int64_t>>>, double>
+  // Collectives of equal group, kind and size are estimated once, with the sum of their trips.
+  std::map<std::tuple<std::vector<int64_t>, CollectiveKind, int64_t, std::vector<std::pair<int64_t, int64_t>>>, double>
       distinct;
-  for (const ProgramCollective& c : collectives) distinct[{c.kind, c.bytes, c.group, c.pairs}] += c.trips;
+  for (const ProgramCollective& c : collectives) distinct[{c.group, c.kind, c.bytes, c.pairs}] += c.trips;
   size_t best = 0;
   double least_us = 0;
   for (size_t p = 0; p < placements.size(); ++p) {
     double us = 0;
+    const std::vector<int64_t>* group = nullptr;  // Whose shape is `shape`.
+    GroupShape shape;
     for (const auto& [what, trips] : distinct) {
       ProgramCollective collective;
-      std::tie(collective.kind, collective.bytes, collective.group, collective.pairs) = what;
-      us += trips * (collective.kind == CollectiveKind::kCollectivePermute
-                         ? PermuteBoundUs(collective, placements[p], mesh, slice)
-                         : BoundUs({collective.kind, collective.bytes, ShapeOf(collective, placements[p], mesh, slice)},
-                                   slice));
+      std::tie(collective.group, collective.kind, collective.bytes, collective.pairs) = what;
+      if (collective.kind == CollectiveKind::kCollectivePermute) {
+        us += trips * PermuteBoundUs(collective, placements[p], mesh, slice);
+        continue;
+      }
+      if (group == nullptr || *group != collective.group) shape = ShapeOf(collective, placements[p], mesh, slice);
+      group = &std::get<0>(what);
+      us += trips * BoundUs({collective.kind, collective.bytes, shape}, slice);
     }
     if (p > 0 && us >= least_us) continue;
     best = p;
