@@ -4,6 +4,7 @@
 #include <cstring>
 #include <random>
 
+#include "base/testing/case_count.h"
 #include "collectives/exec/reduce.h"
 #include "runtime/devices/conformance/device_conformance_fixture.h"
 #include "tensor/small_float.h"
@@ -104,14 +105,21 @@ class DeviceReduce : public DeviceConformance {
 TEST_P(DeviceReduce, HasTheBitsOfTheHost) {
   if (stream_->memory_name().empty()) GTEST_SKIP() << "the device does not run schedules";
   int supported = 0;
+  int64_t pairs = 0;
   for (const ElementType type : kTypes) {
     for (const Reduction reduction : kReductions) {
       const bool is_valid = collectives::FindReduceFunction(type, reduction).ok();
       EXPECT_TRUE(is_valid || !stream_->CanReduce({type, reduction, false}));
       if (!stream_->CanReduce({type, reduction, false})) continue;
       ++supported;
-      for (const int sources : {1, 2, 3, 4, 7, 16}) Check({type, reduction, false}, sources, sources == 4);
-      for (const int sources : {3, 6, 13}) Check({type, reduction, true}, sources, sources == 6);
+      // By default, the reductions of a type take turns with the numbers of sources.
+      int64_t turn = ++pairs;
+      for (const int sources : {1, 2, 3, 4, 7, 16}) {
+        if (TriesCase(turn++, 3)) Check({type, reduction, false}, sources, sources == 4);
+      }
+      for (const int sources : {3, 6, 13}) {
+        if (TriesCase(turn++, 3)) Check({type, reduction, true}, sources, sources == 6);
+      }
     }
   }
   // 8 types of integers with 8 reductions each, pred with 7, 11 types of real numbers with 5 each, and complex sums.
