@@ -44,8 +44,9 @@ absl::StatusOr<const DeviceKind*> FindKind(const std::string& name, DeviceKinds 
     if (kind.name == name) return &kind;
     names.push_back(kind.name);
   }
-  const std::string hint = HintFor(name);
-  const std::string nearest = hint.empty() ? NearestName(name, names) : "";
+  const std::string lower = absl::AsciiStrToLower(name);
+  const std::string hint = HintFor(lower);
+  const std::string nearest = hint.empty() ? NearestName(lower, names) : "";
   const absl::Status unknown =
       Unexpected(absl::StrCat("kind \"", name, "\""),
                  absl::StrCat("one of ", absl::StrJoin(names, ", "),
@@ -114,6 +115,9 @@ absl::StatusOr<std::vector<DeviceRequest>> ParseDeviceRequests(absl::string_view
   std::vector<DeviceRequest> requests;
   std::set<std::string> names;
   for (const std::string& part : std::vector<std::string>(absl::StrSplit(text, ','))) {
+    if (part.empty() && !text.empty()) {
+      return Unexpected(absl::StrCat("an empty entry in \"", text, "\""), "KIND[:MODEL][:COUNT] around each comma");
+    }
     XLAD_ASSIGN_OR_RETURN(requests.emplace_back(), ReadRequest(part, kinds));
     if (!names.insert(requests.back().Name()).second) {
       return Unexpected(absl::StrCat(requests.back().Name(), " twice in \"", text, "\""), "each kind and model once");

@@ -59,7 +59,7 @@ TEST(DeviceRequests, KindsModelsAndCounts) {
 TEST(DeviceRequests, ErrorsSayWhatWasFoundAndWhatIsExpected) {
   EXPECT_EQ(Parse("opqaue:2"), "found kind \"opqaue\", expected one of cpu, opaque, gpu_sim; did you mean opaque?");
   EXPECT_EQ(Parse("4"), "found kind \"4\", expected one of cpu, opaque, gpu_sim");
-  EXPECT_EQ(Parse("CPU"), "found kind \"CPU\", expected one of cpu, opaque, gpu_sim");
+  EXPECT_EQ(Parse("CPU"), "found kind \"CPU\", expected one of cpu, opaque, gpu_sim; did you mean cpu?");
   EXPECT_THAT(Parse("gpu:2"), HasSubstr("devices of kind cuda, and gpu_sim simulates them; found kind"));
   EXPECT_THAT(Parse("tpu"), HasSubstr("tpu_sim simulates them; found kind \"tpu\""));
   EXPECT_THAT(Parse("rocm"), HasSubstr("no device for AMD GPUs; found kind \"rocm\""));
@@ -78,7 +78,8 @@ TEST(DeviceRequests, ErrorsSayWhatWasFoundAndWhatIsExpected) {
     EXPECT_EQ(Parse(text), absl::StrCat("found \"", text, "\", expected KIND[:MODEL][:COUNT]"));
   }
   for (const char* text : {",", "cpu:2,", ",cpu:2", "cpu:2,,opaque:2"}) {
-    EXPECT_EQ(Parse(text), "found \"\", expected KIND[:MODEL][:COUNT]") << text;
+    EXPECT_EQ(Parse(text),
+              absl::StrCat("found an empty entry in \"", text, "\", expected KIND[:MODEL][:COUNT] around each comma"));
   }
   EXPECT_EQ(Parse("cpu:1,cpu:2"), "found cpu twice in \"cpu:1,cpu:2\", expected each kind and model once");
   EXPECT_EQ(Parse("gpu_sim:1,gpu_sim:h200:1"),
