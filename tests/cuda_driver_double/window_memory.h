@@ -43,8 +43,7 @@ class WindowMemory final : public GlobalMemory {
   // Returns false if the address is not that of an allocation.
   bool Export(uint64_t address, Exported* exported) const;
   // Maps an allocation of this or another process, and returns its address: the same address if it is open already.
-  // Returns 0 if it cannot be mapped, for example because its process has ended. A real driver refuses allocations of
-  // the same process.
+  // Returns 0 if it cannot be mapped, for example because its process has ended.
   uint64_t Open(const Exported& exported);
   // Ends one Open. Returns false if the address is not one that Open has returned.
   bool Close(uint64_t address);

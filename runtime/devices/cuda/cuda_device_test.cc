@@ -111,6 +111,22 @@ TEST_F(CudaDeviceTest, SharedMemoryIsKeptAndUsedAgain) {
   EXPECT_EQ(second->address, large->address);
 }
 
+TEST_F(CudaDeviceTest, SharedMemoryOfTheSameProcessIsNotOpenedByTheDriver) {
+  const cuda::Driver* const driver = *cuda::LoadDriver(kDouble);
+  const auto gpu = cuda::Gpu::Open(driver, 0), other = cuda::Gpu::Open(driver, 0);
+  ASSERT_TRUE(gpu.ok() && other.ok()) << gpu.status() << other.status();
+  const auto shared = (*gpu)->AllocateShared(1);
+  ASSERT_TRUE(shared.ok()) << shared.status();
+  cuda::DevicePointer address = 0;
+  EXPECT_EQ(driver->cuIpcOpenMemHandle_v2(&address, shared->handle, cuda::kIpcLazyPeerAccess), cuda::kInvalidContext);
+  const auto opened = (*other)->OpenShared(shared->handle);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_EQ(*opened, shared->address);
+  (*other)->CloseShared(*opened);
+  EXPECT_TRUE((*other)->OpenShared(shared->handle).ok()) << "the memory is still shared";
+  (*gpu)->FreeShared(*shared);
+}
+
 TEST_F(CudaDeviceTest, PtxThatDoesNotLoad) {
   const auto device = *Make();
   const absl::Status status = device->Load(MakeExecutable(Kernel("k", "add.q7 %r1, %r2, %r3;"))).status();

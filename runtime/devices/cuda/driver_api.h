@@ -10,10 +10,11 @@ namespace xlad::runtime::cuda {
 // CUresult.
 using Result = int;
 inline constexpr Result kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotInitialized = 3, kNoDevice = 100,
-                        kInvalidDevice = 101, kInvalidPtx = 218, kUnsupportedPtxVersion = 222, kInvalidHandle = 400,
-                        kNotFound = 500, kNotReady = 600, kIllegalAddress = 700, kLaunchOutOfResources = 701,
-                        kMisalignedAddress = 716, kLaunchFailed = 719, kNotPermitted = 800, kNotSupported = 801,
-                        kCaptureUnsupported = 900, kCaptureInvalidated = 901, kGraphUpdateFailure = 910;
+                        kInvalidDevice = 101, kInvalidContext = 201, kInvalidPtx = 218, kUnsupportedPtxVersion = 222,
+                        kInvalidHandle = 400, kNotFound = 500, kNotReady = 600, kIllegalAddress = 700,
+                        kLaunchOutOfResources = 701, kMisalignedAddress = 716, kLaunchFailed = 719, kNotPermitted = 800,
+                        kNotSupported = 801, kCaptureUnsupported = 900, kCaptureInvalidated = 901,
+                        kGraphUpdateFailure = 910;
 
 using DeviceId = int;                      // CUdevice
 using DevicePointer = unsigned long long;  // NOLINT: CUdeviceptr

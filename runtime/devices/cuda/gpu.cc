@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "base/rounding.h"
@@ -13,6 +14,18 @@ namespace {
 constexpr int kOldestCapability = 80;
 // The newest architecture for which xlad generates code with LLVM 19. Drivers can compile this code for newer GPUs.
 constexpr int kNewestCapability = 90;
+
+// The shared memory of this process, by handle. The driver opens only handles of other processes.
+struct OwnShared {
+  std::mutex mutex;
+  std::map<std::string, DevicePointer> addresses;
+};
+OwnShared& AllOwnShared() {
+  static auto* const all = new OwnShared();
+  return *all;
+}
+
+std::string KeyOf(const IpcHandle& handle) { return {handle.bytes, sizeof handle.bytes}; }
 
 }  // namespace
 
@@ -57,6 +70,10 @@ absl::Status Gpu::KeepFreedMemory() const {
 
 Gpu::~Gpu() {
   if (context_ == nullptr) return;
+  {
+    const std::lock_guard<std::mutex> lock(AllOwnShared().mutex);
+    for (const Shared& shared : free_shared_) AllOwnShared().addresses.erase(KeyOf(shared.handle));
+  }
   Activate().IgnoreError();
   if (stream_ != nullptr) driver_.cuStreamDestroy_v2(stream_);
   driver_.cuDevicePrimaryCtxRelease_v2(device_);
@@ -134,9 +151,13 @@ absl::StatusOr<Gpu::Shared> Gpu::AllocateShared(int64_t bytes) const {
   if (allocated == kOutOfMemory || allocated == kInvalidValue) return OutOfMemory(bytes, "device");
   XLAD_RETURN_IF_ERROR(Check(allocated, absl::StrCat("allocation of ", bytes, " bytes")));
   const absl::Status exported = Check(driver_.cuIpcGetMemHandle(&shared.handle, shared.address), "cuIpcGetMemHandle");
-  if (exported.ok()) return shared;
-  driver_.cuMemFree_v2(shared.address);
-  return exported;
+  if (!exported.ok()) {
+    driver_.cuMemFree_v2(shared.address);
+    return exported;
+  }
+  const std::lock_guard<std::mutex> lock(AllOwnShared().mutex);
+  AllOwnShared().addresses[KeyOf(shared.handle)] = shared.address;
+  return shared;
 }
 
 // Returns the smallest block that is large enough, so that large memory is left for others.
@@ -159,6 +180,11 @@ void Gpu::FreeShared(const Shared& shared) const {
 
 absl::StatusOr<DevicePointer> Gpu::OpenShared(const IpcHandle& handle) const {
   XLAD_RETURN_IF_ERROR(Activate());
+  {
+    const std::lock_guard<std::mutex> lock(AllOwnShared().mutex);
+    const auto own = AllOwnShared().addresses.find(KeyOf(handle));
+    if (own != AllOwnShared().addresses.end()) return own->second;
+  }
   DevicePointer address = 0;
   XLAD_RETURN_IF_ERROR(
       Check(driver_.cuIpcOpenMemHandle_v2(&address, handle, kIpcLazyPeerAccess), "cuIpcOpenMemHandle"));
@@ -166,6 +192,12 @@ absl::StatusOr<DevicePointer> Gpu::OpenShared(const IpcHandle& handle) const {
 }
 
 void Gpu::CloseShared(DevicePointer address) const {
+  {
+    const std::lock_guard<std::mutex> lock(AllOwnShared().mutex);
+    for (const auto& [handle, own] : AllOwnShared().addresses) {
+      if (own == address) return;
+    }
+  }
   Activate().IgnoreError();
   driver_.cuIpcCloseMemHandle(address);
 }

@@ -49,7 +49,7 @@ class Gpu {
   };
   absl::StatusOr<Shared> AllocateShared(int64_t bytes) const;
   void FreeShared(const Shared& shared) const;
-  // Returns the address of shared memory of another process, which CloseShared gives up.
+  // Returns the address of shared memory of this or another process, which CloseShared gives up.
   absl::StatusOr<DevicePointer> OpenShared(const IpcHandle& handle) const;
   void CloseShared(DevicePointer address) const;
   // Memory of the host. Returns ResourceExhausted if there is not enough, or `bytes` is negative.

@@ -1,4 +1,6 @@
 // The functions of NVIDIA's driver that xlad calls, on memory of the host, with the results on which xlad relies.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -40,6 +42,7 @@ constexpr ErrorName kErrors[] = {
     {kNotInitialized, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
     {kNoDevice, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
     {kInvalidDevice, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {kInvalidContext, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
     {kInvalidPtx, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
     {kUnsupportedPtxVersion, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
      "the PTX was compiled with an unsupported toolchain"},
@@ -395,6 +398,8 @@ Result cuIpcOpenMemHandle_v2(DevicePointer* address, IpcHandle handle, unsigned 
   if (flags != kIpcLazyPeerAccess) return kInvalidValue;
   WindowMemory::Exported exported;
   std::memcpy(&exported, handle.bytes, sizeof exported);
+  // A driver opens only memory of other processes.
+  if (exported.process == getpid()) return kInvalidContext;
   *address = Memory().Open(exported);
   return *address != 0 ? kSuccess : kInvalidValue;
 }
