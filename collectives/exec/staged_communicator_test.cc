@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "collectives/exec/layout.h"
 #include "collectives/exec/testing/everything.h"
+#include "collectives/exec/testing/partial_device_ops.h"
 #include "collectives/exec/testing/test_world.h"
 #include "collectives/plan/cost.h"
 #include "collectives/plan/testing/make_spec.h"
@@ -24,7 +25,7 @@ using ::testing::HasSubstr;
 // A device with a memory of floats, 256 by default. If the host can access the memory, device addresses are the
 // addresses in the array `memory`. Otherwise they are larger by kAway bytes. Copies happen when the stream is
 // synchronized.
-class FakeDevice final : public DeviceOps {
+class FakeDevice final : public PartialDeviceOps {
  public:
   static constexpr intptr_t kAway = intptr_t{1} << 46;
 
@@ -49,10 +50,6 @@ class FakeDevice final : public DeviceOps {
     pending_.clear();
     return error;
   }
-  absl::Status Copy(void*, const void*, int64_t) override { return absl::UnimplementedError("copy"); }
-  absl::Status FillZero(void*, int64_t) override { return absl::UnimplementedError("fill"); }
-  absl::StatusOr<std::unique_ptr<Event>> Record() override { return absl::UnimplementedError("record"); }
-  absl::Status WaitFor(const Event&) override { return absl::UnimplementedError("wait"); }
 
   std::byte* At(int64_t element) {
     const auto on_host = reinterpret_cast<intptr_t>(memory.data() + element);

@@ -28,33 +28,25 @@ absl::StatusOr<size_t> MostSources(const Collective& collective) {
   return most;
 }
 
-// The offsets, in the shared block, of the copies of a collective's inputs and outputs and of its scratch memory.
-struct BlockLayout {
-  std::vector<int64_t> inputs, outputs;
-  int64_t scratch = 0, bytes = 0;
-};
-
-BlockLayout LayoutOf(const ScheduleProgram& program) {
-  constexpr int64_t kAlignment = 64;
-  const int64_t width = tensor::ByteWidth(program.spec.type);
-  BlockLayout layout;
-  for (const int64_t count : InputCounts(program.spec, program.rank)) {
-    layout.inputs.push_back(layout.bytes);
-    layout.bytes += RoundUp(count * width, kAlignment);
-  }
-  for (const int64_t count : OutputCounts(program.spec, program.rank)) {
-    layout.outputs.push_back(layout.bytes);
-    layout.bytes += RoundUp(count * width, kAlignment);
-  }
-  layout.scratch = layout.bytes;
-  layout.bytes += program.schedule.scratch * width;
-  return layout;
-}
-
 }  // namespace
 
+DeviceCommunicator::BlockLayout::BlockLayout(const ScheduleProgram& program) {
+  constexpr int64_t kAlignment = 64;
+  const int64_t width = tensor::ByteWidth(program.spec.type);
+  const auto add = [&](const std::vector<int64_t>& counts, std::vector<Part>* parts) {
+    for (const int64_t count : counts) {
+      parts->push_back({bytes, count * width});
+      bytes += RoundUp(count * width, kAlignment);
+    }
+  };
+  add(InputCounts(program.spec, program.rank), &inputs);
+  add(OutputCounts(program.spec, program.rank), &outputs);
+  scratch = bytes;
+  bytes += program.schedule.scratch * width;
+}
+
 DeviceCommunicator::DeviceCommunicator(const Options& options, std::unique_ptr<StagedCommunicator> staged)
-    : options_(options), blocks_(options.ops, options.device), staged_(std::move(staged)) {
+    : options_(options), blocks_(options.ops, options.device, options.blocks), staged_(std::move(staged)) {
   runner_.device = options.device;
   runner_.ops = options.ops;
   runner_.mailbox = options.mailboxes->Find(options.first_channel, options.device);
@@ -101,18 +93,23 @@ absl::Status DeviceCommunicator::PrepareAll(std::map<std::string, int>* reasons)
       continue;
     }
     if (const absl::Status prepared = Prepare(spec); !prepared.ok()) return CannotForm(prepared);
-    if (shared_.contains(spec)) shared_bytes = std::max(shared_bytes, LayoutOf(*programs_[spec]).bytes);
+    const auto shared = shared_.find(spec);
+    if (shared != shared_.end()) shared_bytes = std::max(shared_bytes, shared->second.bytes);
   }
   if (shared_.empty()) return absl::OkStatus();
   XLAD_RETURN_IF_ERROR(ShareMemory(shared_bytes));
-  for (const int spec : std::set<int>(shared_)) {
+  for (auto at = shared_.begin(); at != shared_.end();) {
+    const int spec = at->first;
     std::string why;
     for (const int device : *FindGroup(collectives[spec], options_.device).first) {
       if (why.empty()) why = blocks_.ProblemOf(device);
     }
-    if (why.empty()) continue;
+    if (why.empty()) {
+      ++at;
+      continue;
+    }
     programs_[spec] = nullptr;
-    shared_.erase(spec);
+    at = shared_.erase(at);
     decline(spec, why);
   }
   if (shared_.empty()) blocks_.Drop();
@@ -121,7 +118,7 @@ absl::Status DeviceCommunicator::PrepareAll(std::map<std::string, int>* reasons)
 
 absl::Status DeviceCommunicator::ShareMemory(int64_t bytes) {
   std::set<int> peers, direct;
-  for (const int spec : shared_) {
+  for (const auto& [spec, layout] : shared_) {
     const std::vector<int>& devices = *FindGroup(options_.collectives->collectives[spec], options_.device).first;
     peers.insert(devices.begin(), devices.end());
   }
@@ -234,7 +231,7 @@ absl::Status DeviceCommunicator::Prepare(int spec) {
   program->links = &links_;
   programs_[spec] = std::make_unique<ScheduleProgram>(*std::move(program));
   if (HaveOwnMemory(devices)) return Grow(&scratch_, scratch);
-  shared_.insert(spec);
+  shared_.emplace(spec, BlockLayout(*programs_[spec]));
   return absl::OkStatus();
 }
 
@@ -258,31 +255,28 @@ absl::Status DeviceCommunicator::Enqueue(const ScheduleProgram& program, const C
   return DeviceRun(&runner_, program, launch, std::move(memory), ReductionOf(program.spec)).Execute();
 }
 
-// The next run on the block waits for the copies of this one, because they are on the same stream. No peer reads the
-// block between runs.
-absl::Status DeviceCommunicator::EnqueueShared(const ScheduleProgram& program, const CollectiveLaunch& launch) {
-  const int64_t width = tensor::ByteWidth(program.spec.type);
-  const std::vector<int64_t> input_counts = InputCounts(program.spec, program.rank);
-  const std::vector<int64_t> output_counts = OutputCounts(program.spec, program.rank);
-  const BlockLayout layout = LayoutOf(program);
+// No peer reads the block between runs. The next run on it waits for the copies of this one, because they are on the
+// same stream or because EndRun notes their end.
+absl::Status DeviceCommunicator::EnqueueShared(const ScheduleProgram& program, const BlockLayout& layout,
+                                               const CollectiveLaunch& launch) {
+  XLAD_RETURN_IF_ERROR(blocks_.BeginRun());
   std::byte* const block = blocks_.own();
   ScheduleMemory memory;
   std::vector<std::byte*> outputs;
   for (size_t i = 0; i < launch.inputs.size(); ++i) {
-    memory.inputs.push_back(block + layout.inputs[i]);
-    outputs.push_back(block + layout.outputs[i]);
-    if (input_counts[i] == 0) continue;
-    XLAD_RETURN_IF_ERROR(options_.ops->Copy(block + layout.inputs[i], launch.inputs[i], input_counts[i] * width));
+    const auto [offset, bytes] = layout.inputs[i];
+    memory.inputs.push_back(block + offset);
+    outputs.push_back(block + layout.outputs[i].offset);
+    if (bytes > 0) XLAD_RETURN_IF_ERROR(options_.ops->Copy(block + offset, launch.inputs[i], bytes));
   }
   memory.outputs = outputs;
   memory.scratch = block + layout.scratch;
   XLAD_RETURN_IF_ERROR(DeviceRun(&runner_, program, launch, memory, ReductionOf(program.spec)).Execute());
-  if (!WritesOutputs(program.spec, program.rank)) return absl::OkStatus();
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (output_counts[i] == 0) continue;
-    XLAD_RETURN_IF_ERROR(options_.ops->Copy(launch.outputs[i], outputs[i], output_counts[i] * width));
+  for (size_t i = 0; i < outputs.size() && WritesOutputs(program.spec, program.rank); ++i) {
+    const int64_t bytes = layout.outputs[i].bytes;
+    if (bytes > 0) XLAD_RETURN_IF_ERROR(options_.ops->Copy(launch.outputs[i], outputs[i], bytes));
   }
-  return absl::OkStatus();
+  return blocks_.EndRun();
 }
 
 absl::Status DeviceCommunicator::Launch(const CollectiveLaunch& launch) {
@@ -299,7 +293,9 @@ absl::Status DeviceCommunicator::Launch(const CollectiveLaunch& launch) {
                                                            launch.step, ", device ", options_.device));
   }
   options_.recorder->Begin({launch.spec, program.rank, launch.step, launch.iteration}, &program.schedule);
-  const absl::Status status = shared_.contains(launch.spec) ? EnqueueShared(program, launch) : Enqueue(program, launch);
+  const auto shared = shared_.find(launch.spec);
+  const absl::Status status =
+      shared != shared_.end() ? EnqueueShared(program, shared->second, launch) : Enqueue(program, launch);
   options_.recorder->End();
   ++program.sequence;
   runner_.mailbox->Leave();

@@ -18,7 +18,8 @@ namespace xlad::collectives {
 // for the reduction. The results have the same bits as those of a ScheduledCommunicator with the same plans.
 //
 // In shared memory, the schedule runs on copies of the inputs and outputs in a block of each device that the others can
-// open, because other processes cannot access the program's memory.
+// open, because other processes cannot access the program's memory. All programs of a device use one block if it is
+// large enough.
 //
 // Launch and Start enqueue the schedule's operations on the device's stream. The outputs may be used by later work of
 // the stream. In the memory of one process, they return before the operations have run; in shared memory, when the
@@ -35,7 +36,8 @@ class DeviceCommunicator final : public Communicator {
     DeviceMailboxes* mailboxes = nullptr;
     AbortSignal* abort = nullptr;
     Recorder* recorder = nullptr;
-    Transport* transport = nullptr;  // May be null if all devices have one memory.
+    Transport* transport = nullptr;     // May be null if all devices have one memory.
+    SharedBlockPool* blocks = nullptr;  // The same for all programs of the device. May be null without a transport.
     // The names of the shared memory of this device and of all that share a group with it, by device. Devices have the
     // same name only if they also run the same collectives in shared memory, with the same messages.
     std::map<int, std::string> shared_memory;
@@ -64,6 +66,16 @@ class DeviceCommunicator final : public Communicator {
     int64_t bytes = 0;
   };
 
+  // The ranges of the shared block that a collective uses for copies of its inputs and outputs and as scratch memory.
+  struct BlockLayout {
+    struct Part {
+      int64_t offset = 0, bytes = 0;
+    };
+    explicit BlockLayout(const ScheduleProgram& program);
+    std::vector<Part> inputs, outputs;
+    int64_t scratch = 0, bytes = 0;
+  };
+
   DeviceCommunicator(const Options& options, std::unique_ptr<StagedCommunicator> staged);
   absl::Status PrepareAll(std::map<std::string, int>* reasons);
   absl::Status Prepare(int spec);
@@ -76,7 +88,7 @@ class DeviceCommunicator final : public Communicator {
   void LogChoice(const std::map<std::string, int>& reasons) const;
   bool IsOwn(int spec) const { return spec >= 0 && spec < std::ssize(programs_) && programs_[spec] != nullptr; }
   absl::Status Enqueue(const ScheduleProgram& program, const CollectiveLaunch& launch);
-  absl::Status EnqueueShared(const ScheduleProgram& program, const CollectiveLaunch& launch);
+  absl::Status EnqueueShared(const ScheduleProgram& program, const BlockLayout& layout, const CollectiveLaunch& launch);
   absl::Status Grow(Memory* memory, int64_t bytes);
   absl::Status Fail(const ScheduleProgram& program, const CollectiveLaunch& launch, const absl::Status& status);
   absl::StatusOr<ScheduleLink*> OpenLink(int peer, int channel);
@@ -84,7 +96,7 @@ class DeviceCommunicator final : public Communicator {
   const Options options_;
   DeviceRunner runner_;
   SharedBlocks blocks_;
-  std::set<int> shared_;  // The specs whose programs run in shared memory.
+  std::map<int, BlockLayout> shared_;  // By spec, for the programs that run in shared memory.
   ScheduleLinks links_;
   std::vector<std::unique_ptr<ScheduleProgram>> programs_;  // By spec; null if the collective is staged.
   Memory scratch_;

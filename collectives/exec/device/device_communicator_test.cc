@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collectives/exec/testing/everything.h"
+#include "collectives/exec/testing/partial_device_ops.h"
 #include "collectives/plan/testing/make_spec.h"
 
 namespace xlad::collectives {
@@ -21,11 +22,9 @@ using ::testing::HasSubstr;
 
 // A stream on host memory whose work runs only when a thread waits for it. A missing wait is therefore found whatever
 // the speed of the threads is.
-class LazyStream final : public DeviceOps {
+class LazyStream final : public PartialDeviceOps {
  public:
   bool host_can_access() const override { return false; }
-  absl::Status CopyToDevice(void*, absl::Span<const std::byte>) override { return absl::UnimplementedError("copy"); }
-  absl::Status CopyToHost(absl::Span<std::byte>, const void*) override { return absl::UnimplementedError("copy"); }
   absl::Status Synchronize() override {
     const std::lock_guard<std::recursive_mutex> lock(mutex);
     RunUntil(ended_ + std::ssize(work_));

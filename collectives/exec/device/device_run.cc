@@ -34,7 +34,8 @@ absl::Status DeviceRun::Send(const ScheduleInstruction& op) {
     XLAD_RETURN_IF_ERROR(written->Wait());
     ++messages.sent;
     runner_.recorder->NoteMessage(MessageIdOf(program_, *op.to, /*sent=*/true, op.message_index));
-    return op.to->send->Post(Header(op.message_index), {runner_.blocks->Payload(&op, memory_.Resolve(op.sources[0]))});
+    const ConstPiece payload = runner_.blocks->Payload(&op, [&] { return memory_.Resolve(op.sources[0]); });
+    return op.to->send->Post(Header(op.message_index), {payload});
   }
   DeviceMessage message{Header(op.message_index), memory_.Resolve(op.sources[0]), std::move(written)};
   runner_.peers.at(op.to->peer)->Post(runner_.device, op.to->channel, std::move(message));

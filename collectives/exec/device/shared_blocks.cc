@@ -1,7 +1,7 @@
 #include "collectives/exec/device/shared_blocks.h"
 
+#include <algorithm>
 #include <cstring>
-#include <mutex>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -10,15 +10,32 @@
 
 namespace xlad::collectives {
 
+absl::StatusOr<std::shared_ptr<SharedBlock>> SharedBlockPool::Get(int device, int64_t bytes, DeviceOps* ops) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Newest& newest = newest_[device];
+  if (std::shared_ptr<SharedBlock> block = newest.block.lock(); block != nullptr && block->bytes >= bytes) return block;
+  auto block = std::make_shared<SharedBlock>();
+  block->bytes = bytes <= newest.bytes ? newest.bytes : std::max(bytes, 2 * newest.bytes);
+  absl::StatusOr<DeviceOps::SharedMemory> memory = ops->AllocateShared(block->bytes);
+  if (absl::IsResourceExhausted(memory.status()) && block->bytes > bytes) {
+    block->bytes = bytes;
+    memory = ops->AllocateShared(bytes);
+  }
+  if (!memory.ok()) return memory.status();
+  block->memory = *std::move(memory);
+  newest = {block, block->bytes};
+  return block;
+}
+
 // A device that has a problem takes part to the end, because its peers wait for its texts.
 absl::Status SharedBlocks::Exchange(const std::set<int>& peers, const std::set<int>& direct, int64_t bytes,
                                     TextLinks* links) {
   std::string& problem = problems_[device_];
   std::string offer;  // Empty if the device has no block.
-  absl::StatusOr<DeviceOps::SharedMemory> own = ops_.AllocateShared(bytes);
+  absl::StatusOr<std::shared_ptr<SharedBlock>> own = pool_->Get(device_, bytes, &ops_);
   if (own.ok()) {
-    own_ = std::move(own->address);
-    offer = absl::StrCat(bytes, "\n", own->handle);
+    own_ = *std::move(own);
+    offer = absl::StrCat(own_->bytes, "\n", own_->memory.handle);
   } else {
     problem = absl::StrCat("device ", device_, ": ", own.status().message());
   }
@@ -47,11 +64,22 @@ absl::Status SharedBlocks::Open(int peer, const std::string& offer) {
   return absl::OkStatus();
 }
 
-ConstPiece SharedBlocks::Payload(const void* sender, const Pieces& pieces) {
+absl::Status SharedBlocks::BeginRun() {
+  const bool is_ordered = own_->used == nullptr || own_->stream == &ops_;
+  return is_ordered ? absl::OkStatus() : ops_.WaitFor(*own_->used);
+}
+
+absl::Status SharedBlocks::EndRun() {
+  XLAD_ASSIGN_OR_RETURN(own_->used, ops_.Record());
+  own_->stream = &ops_;
+  return absl::OkStatus();
+}
+
+ConstPiece SharedBlocks::Payload(const void* sender, absl::FunctionRef<Pieces()> pieces_of) {
   const auto [found, is_new] = payloads_.try_emplace(sender);
   std::vector<Range>& ranges = found->second;
-  for (const ConstPiece& piece : pieces) {
-    if (is_new) ranges.push_back({piece.data() - own_.get(), std::ssize(piece)});
+  if (is_new) {
+    for (const ConstPiece& piece : pieces_of()) ranges.push_back({piece.data() - own(), std::ssize(piece)});
   }
   return {reinterpret_cast<const std::byte*>(ranges.data()), ranges.size() * sizeof(Range)};
 }
@@ -85,7 +113,7 @@ void SharedBlocks::KeepOwn() {
   static std::mutex mutex;
   static auto* const kept = new std::vector<std::shared_ptr<std::byte>>();
   const std::lock_guard<std::mutex> lock(mutex);
-  if (own_ != nullptr) kept->push_back(own_);
+  if (own_ != nullptr) kept->push_back(own_->memory.address);
 }
 
 }  // namespace xlad::collectives

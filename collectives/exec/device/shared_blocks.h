@@ -3,37 +3,69 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "collectives/exec/device_ops.h"
 #include "collectives/exec/ranges.h"
 #include "collectives/exec/text_links.h"
 
 namespace xlad::collectives {
 
-// One block of shared memory of this device, and the blocks of its peers, which this device reads. Messages between the
-// devices name ranges of the sender's block. Only the thread of the device may use this object.
+// A block of shared memory of one device. The programs of the device use it one after the other.
+struct SharedBlock {
+  DeviceOps::SharedMemory memory;
+  int64_t bytes = 0;
+  const DeviceOps* stream = nullptr;  // The stream of the last run.
+  std::shared_ptr<const Event> used;  // The end of the last run.
+};
+
+// The blocks of the devices of one process. Thread-safe.
+class SharedBlockPool {
+ public:
+  // Returns the newest block of the device if it has at least `bytes` bytes, and otherwise a new one. A block is freed
+  // with the last reference. If a program needs more than all earlier ones, its block is at least twice as large as
+  // theirs. So all blocks together, even if none is freed, are less than four times as large as the largest one must
+  // be. Errors: those of DeviceOps::AllocateShared.
+  absl::StatusOr<std::shared_ptr<SharedBlock>> Get(int device, int64_t bytes, DeviceOps* ops);
+
+ private:
+  struct Newest {
+    std::weak_ptr<SharedBlock> block;
+    int64_t bytes = 0;  // The size, also after the block has been freed.
+  };
+  std::mutex mutex_;
+  std::map<int, Newest> newest_;  // By device.
+};
+
+// The block of this device, and the blocks of its peers, which this device reads. Messages between the devices name
+// ranges of the sender's block. Only the thread of the device may use this object.
 class SharedBlocks {
  public:
-  SharedBlocks(DeviceOps* ops, int device) : ops_(*ops), device_(device) {}
+  SharedBlocks(DeviceOps* ops, int device, SharedBlockPool* pool) : ops_(*ops), device_(device), pool_(pool) {}
 
-  // Allocates a block of `bytes` bytes, and opens the blocks of the peers, except for those in `direct`, whose memory
-  // this device can access by their addresses. All peers must call Exchange too. Returns only errors of `links`; those
-  // of the devices become problems.
+  // Gets a block of `bytes` bytes from the pool, and opens the blocks of the peers, except for those in `direct`, whose
+  // memory this device can access by their addresses. All peers must call Exchange too. Returns only errors of `links`;
+  // those of the devices become problems.
   absl::Status Exchange(const std::set<int>& peers, const std::set<int>& direct, int64_t bytes, TextLinks* links);
   // Why the device or a peer cannot share memory with all of its peers, or empty. All devices of a group know the
   // same problems of its members.
   const std::string& ProblemOf(int device) const { return problems_.at(device); }
 
-  std::byte* own() const { return own_.get(); }
-  // Returns the payload of a message that names these pieces of the own block. It is kept for later messages of the
-  // same `sender`, an operation of a schedule whose pieces are always the same.
-  ConstPiece Payload(const void* sender, const Pieces& pieces);
+  std::byte* own() const { return own_->memory.address.get(); }
+  // Makes the stream wait for the last run of another program on the own block. Called before each run, and EndRun
+  // after it.
+  absl::Status BeginRun();
+  absl::Status EndRun();
+  // Returns the payload of a message that names the pieces of the own block that `pieces_of` returns. It is kept for
+  // later messages of the same `sender`, an operation of a schedule whose pieces are always the same.
+  ConstPiece Payload(const void* sender, absl::FunctionRef<Pieces()> pieces_of);
   // Returns the pieces of the peer's block that a message names. DataLoss if they are not in the block.
   absl::StatusOr<Pieces> Resolve(int peer, const Incoming& message) const;
-  // Frees the own block and closes those of the peers. No collective may use them any more.
+  // Releases the own block and closes those of the peers. No collective may use them any more.
   void Drop();
   // Keeps the own block until the process ends, because a peer may still read it after a failure.
   void KeepOwn();
@@ -50,7 +82,8 @@ class SharedBlocks {
 
   DeviceOps& ops_;
   const int device_;
-  std::shared_ptr<std::byte> own_;
+  SharedBlockPool* const pool_;
+  std::shared_ptr<SharedBlock> own_;     // Null if the device cannot share memory.
   std::map<int, Block> blocks_;          // By peer.
   std::map<int, std::string> problems_;  // By device, including this one.
   std::map<const void*, std::vector<Range>> payloads_;

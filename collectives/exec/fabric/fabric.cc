@@ -178,6 +178,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Fabric::MakeCommunicator(const Mem
   device.collectives = member.collectives;
   device.ops = member.ops;
   device.mailboxes = &mailboxes_;
+  device.blocks = &blocks_;
   device.abort = abort_;
   device.recorder = member.recorder;
   device.transport = &transport(member.device);

@@ -12,6 +12,7 @@
 
 #include "collectives/exec/communicator.h"
 #include "collectives/exec/device/mailbox.h"
+#include "collectives/exec/device/shared_blocks.h"
 #include "collectives/exec/device_ops.h"
 #include "collectives/exec/host/host_memory.h"
 #include "collectives/exec/recorder.h"
@@ -103,6 +104,7 @@ class Fabric {
   bool own_cores_ = false;  // Whether every device of the task has a core of its own.
   std::shared_ptr<HostMemory> memory_;
   DeviceMailboxes mailboxes_;
+  SharedBlockPool blocks_;
   int64_t listener_id_ = -1;
   std::unique_ptr<SharedWaiters> shared_;  // Null if no memory is shared with other processes.
   std::map<int, std::unique_ptr<Waiter>> waiters_;
