@@ -178,15 +178,24 @@ std::vector<simulate::CollectiveUse> Combined(const std::vector<simulate::Collec
   return combined;
 }
 
+// Three significant digits, in the largest unit in which the number is at least 1: "312 B", "4.19 MB", "16 GB".
+std::string BytesText(double bytes) {
+  const char* const units[] = {"B", "kB", "MB", "GB", "TB"};
+  size_t unit = 0;
+  // A number that would be printed as 1000 is printed in the next unit.
+  for (; bytes >= 999.5 && unit + 1 < std::size(units); ++unit) bytes /= 1000;
+  return absl::StrFormat("%.3g %s", bytes, units[unit]);
+}
+
 void PrintRun(const SimulatedRun& run) {
   const simulate::StepTime& step = run.prediction.step;
   absl::PrintF("%.1f us per step on %s (%s), mesh %s placed as %s\n", step.us, run.slice.name,
                Counted(run.slice.chips(), "chip"), run.mesh,
                run.prediction.placement.empty() ? "single" : run.prediction.placement);
-  absl::PrintF("MFU %.1f %%, memory %.2f of %.0f GB%s, HBM traffic %.2f GB\n", 100 * run.prediction.mfu,
-               static_cast<double>(run.peak_bytes) / 1e9, run.slice.chip.hbm_bytes / 1e9,
-               static_cast<double>(run.peak_bytes) > run.slice.chip.hbm_bytes ? " (does not fit)" : "",
-               step.hbm_bytes / 1e9);
+  const auto bytes = static_cast<double>(run.peak_bytes);
+  absl::PrintF("MFU %.1f %%, memory %s of %s%s, HBM traffic %s\n", 100 * run.prediction.mfu, BytesText(bytes),
+               BytesText(run.slice.chip.hbm_bytes), bytes > run.slice.chip.hbm_bytes ? " (does not fit)" : "",
+               BytesText(step.hbm_bytes));
   const std::string dcn = run.slice.slices() > 1 ? absl::StrFormat(", dcn %.1f", step.dcn_us) : "";
   absl::PrintF("busy us: mxu %.1f, vpu %.1f, hbm %.1f, ici %.1f%s; waiting for collectives %.1f\n", step.mxu_us,
                step.vpu_us, step.hbm_us, step.ici_us, dcn, step.stall_us);
@@ -220,7 +229,7 @@ void PrintTable(const std::vector<SimulatedRun>& runs) {
   constexpr double kBar = 30;
   double slowest = 0;
   for (const SimulatedRun& run : runs) slowest = std::max(slowest, run.prediction.step.us);
-  absl::PrintF("%-24s %-24s %14s %6s %10s\n", "topology", "mesh", "us per step", "MFU", "memory GB");
+  absl::PrintF("%-24s %-24s %14s %6s %10s\n", "topology", "mesh", "us per step", "MFU", "memory");
   for (const SimulatedRun& run : runs) {
     // The name of the chip is added if it differs from the one in the topology.
     const bool is_named = absl::StrContains(run.slice.name, absl::StrCat(run.slice.chip.name, "-"));
@@ -231,7 +240,7 @@ void PrintTable(const std::vector<SimulatedRun>& runs) {
       continue;
     }
     const double us = run.prediction.step.us, bytes = static_cast<double>(run.peak_bytes);
-    absl::PrintF("%-24s %-24s %14.1f %5.1f%% %9.2f%s %s\n", name, mesh, us, 100 * run.prediction.mfu, bytes / 1e9,
+    absl::PrintF("%-24s %-24s %14.1f %5.1f%% %9s%s %s\n", name, mesh, us, 100 * run.prediction.mfu, BytesText(bytes),
                  bytes > run.slice.chip.hbm_bytes ? "!" : " ",
                  std::string(static_cast<size_t>(slowest > 0 ? kBar * us / slowest : 0), '#'));
   }

@@ -106,6 +106,8 @@ class Commands(unittest.TestCase):
         self.assertGreater(found["step_us"], 0)
         self.assertEqual(json.loads(run("--topology", "v5e-2x4", "--assign", found["assign"])[1]), found)
         self.assertEqual(xlad("simulate", JOB, "--topology", "v5p-2x2x2", "--mesh", "dp=4,tp=2")[0], 0)
+        out = xlad("simulate", PROGRAM, "--topology", "v5e-2x4")[1]
+        self.assertRegex(out, r"memory [1-9][0-9.]* [kM]B of 16 GB, HBM traffic [1-9][0-9.]* [kM]B\n")
         both = json.loads(run("--topology", "v5e-2x4", "--mesh", "dp=4,tp=2", "--compare", "dp=2,tp=4")[1])["runs"]
         self.assertEqual([one["mesh"] for one in both], ["dp=4,tp=2", "dp=2,tp=4"])
         swept = json.loads(run("--topology", "v5e-2x4", "--topology", "v6e-2x4", "--mesh", "dp=1,tp=1", "--sweep")[1])
