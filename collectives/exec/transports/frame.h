@@ -1,4 +1,5 @@
-// The wire format of a connection between two devices: a hello and its answer, then frames.
+// The wire format of a connection between two devices: a hello and its answer, then frames. The hello of a worker whose
+// task has failed gets no answer; a kAbort frame follows it.
 #pragma once
 
 #include <cstdint>

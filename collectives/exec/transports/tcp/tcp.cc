@@ -25,6 +25,10 @@ constexpr std::chrono::microseconds kPollEndEvery{100};
 // The field for the segment is the address of the engine in hexadecimal. A block with the other engine's address
 // follows the answer.
 constexpr absl::string_view kPluginMark = "plugin:";
+// The machine in the hello of a worker whose task has failed. An abort frame follows the hello, which gets no answer.
+constexpr char kFailedMark[] = "failed";
+// How often a device that waits for a connection tests whether the peer's process has ended.
+constexpr std::chrono::milliseconds kPollDialerEvery{100};
 // How often the fabric tests, after an abort, whether connections can be closed.
 constexpr std::chrono::milliseconds kPollClosingEvery{1};
 constexpr int64_t kMinSilenceMs = 500;
@@ -151,14 +155,69 @@ void TcpFabric::OnAbort() {
 // TcpOptions::close_after_abort_ms. A peer that has stopped reading or writing must not block a thread forever.
 void TcpFabric::CloseAfterAbort() {
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(options_.close_after_abort_ms);
-  std::unique_lock<std::mutex> lock(mutex_);
-  const auto all_have_ended = [&] {
-    bool all = true;
-    for (const auto& [pair, connection] : connections_) all = connection->TellAbort() && connection->HasEnded() && all;
-    return all;
-  };
-  while (!all_have_ended() && std::chrono::steady_clock::now() < end) changed_.wait_for(lock, kPollClosingEvery);
-  for (const auto& [pair, connection] : connections_) connection->stream().Shutdown();
+  std::thread teller;
+  if (options_.accept_timeout_ms > 0) teller = std::thread([this] { TellUnconnected(); });
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const auto all_have_ended = [&] {
+      bool all = told_ || !teller.joinable();
+      for (const auto& [pair, connection] : connections_) {
+        all = connection->TellAbort() && connection->HasEnded() && all;
+      }
+      return all;
+    };
+    while (!all_have_ended() && std::chrono::steady_clock::now() < end) changed_.wait_for(lock, kPollClosingEvery);
+    told_ = true;
+    for (const auto& [pair, connection] : connections_) connection->stream().Shutdown();
+    if (telling_ != nullptr) telling_->Shutdown();
+  }
+  if (teller.joinable()) teller.join();
+}
+
+// Tells the reason of the abort to the peers that would wait for a connection from this worker. Peers that dial this
+// worker are refused with the reason (Welcome).
+void TcpFabric::TellUnconnected() {
+  const std::string reason = AbortFrame(abort_->failure());
+  for (const auto& [device, waiter] : waiters_) {
+    for (auto peer = peers_.upper_bound(device); peer != peers_.end(); ++peer) {
+      // A peer that cannot be reached needs no reason.
+      TellReason({device, peer->first}, reason).IgnoreError();
+    }
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  told_ = true;
+}
+
+absl::Status TcpFabric::TellReason(Pair pair, const std::string& reason) {
+  const auto is_told = [&] { return told_ || connections_.count(pair) > 0; };
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (is_told()) return absl::OkStatus();
+  }
+  const std::string& address = peers_.at(pair.second).data_address;
+  XLAD_ASSIGN_OR_RETURN(auto connection, network_->Dial(address, options_.close_after_abort_ms));
+  PeerHello hello = HelloTo(pair.first, pair.second, nullptr);
+  hello.set_machine(kFailedMark);
+  hello.clear_segment();
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (is_told()) return absl::OkStatus();
+    telling_ = connection.get();
+  }
+  absl::Status status = WriteBlock(connection.get(), hello.SerializeAsString());
+  if (status.ok() && IsOffLoopback(address)) status = SecureDialed(hello, &telling_, &connection);
+  if (status.ok()) status = connection->Write(AsBytes(reason));
+  std::lock_guard<std::mutex> lock(mutex_);
+  telling_ = nullptr;
+  return status;
+}
+
+// Takes over a connection on which a peer, whose task has failed, sends the reason.
+void TcpFabric::HearReason(std::unique_ptr<Connection> connection, const PeerHello& hello) {
+  const Pair pair(hello.to_device(), hello.from_device());
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (abort_->raised() || !CheckHello(hello).ok() || closing_ || connections_.count(pair) > 0) return;
+  Adopt(pair, {std::move(connection), nullptr, "", /*brings_reason=*/true});
 }
 
 TcpFabric::~TcpFabric() {
@@ -202,6 +261,7 @@ absl::Status TcpFabric::CheckHello(const PeerHello& hello) const {
 }
 
 absl::Status TcpFabric::CheckPaths(const PeerHello& hello) const {
+  if (hello.machine() == kFailedMark) return absl::OkStatus();  // No messages follow.
   if (PluginOf(hello) == Plugin()) {
     if (Plugin().empty() || PluginAddressOf(hello).has_value()) return absl::OkStatus();
     return absl::InvalidArgumentError(
@@ -233,6 +293,7 @@ void TcpFabric::Accept(std::unique_ptr<Connection> connection, const PeerHello& 
 }
 
 void TcpFabric::Welcome(std::unique_ptr<Connection> connection, const PeerHello& hello) {
+  if (hello.machine() == kFailedMark) return HearReason(std::move(connection), hello);
   const Pair pair(hello.to_device(), hello.from_device());
   absl::Status status = abort_->raised() ? abort_->status() : CheckHello(hello);
   std::unique_lock<std::mutex> lock(mutex_);
@@ -245,7 +306,7 @@ void TcpFabric::Welcome(std::unique_ptr<Connection> connection, const PeerHello&
   welcome.set_refused(Shortened(status.message()));
   welcome.set_shared(pipe != nullptr);
   if (!WriteBlock(connection.get(), welcome.SerializeAsString()).ok() || !status.ok()) return;
-  Dialed accepted{std::move(connection), std::move(pipe), ""};
+  Dialed accepted{std::move(connection), std::move(pipe), "", false};
   if (const auto engine = options_.engines.find(pair.first); engine != options_.engines.end()) {
     if (!WriteBlock(accepted.connection.get(), engine->second->address()).ok()) return;
     accepted.plugin_address = PluginAddressOf(hello).value();  // CheckHello has found that it is valid.
@@ -299,7 +360,7 @@ TcpConnection* TcpFabric::Adopt(Pair pair, Dialed dialed) {
   Waiter* const waiter = waiters_.at(pair.first);
   TcpConnection::MakePath make_path;
   const auto engine = options_.engines.find(pair.first);
-  if (engine != options_.engines.end()) {
+  if (engine != options_.engines.end() && !dialed.brings_reason) {
     options.receives_in_place = !engine->second->keeps_memory();
     make_path = [&](const std::atomic<bool>*) {
       return std::make_unique<EnginePath>(engine->second, pair.second, dialed.plugin_address);
@@ -325,14 +386,30 @@ TcpConnection* TcpFabric::Adopt(Pair pair, Dialed dialed) {
   return result;
 }
 
-// Waits until the peer has connected or the task is aborted. Returns false if the peer has not connected in time.
-bool TcpFabric::WaitForDialer(Pair pair, std::unique_lock<std::mutex>* lock) {
+// Waits until the peer has connected or the task is aborted. Unavailable if the peer's process has ended, or if it has
+// not connected in time.
+absl::Status TcpFabric::WaitForDialer(Pair pair, std::unique_lock<std::mutex>* lock) {
   const auto is_over = [&] { return connections_.count(pair) > 0 || abort_->raised(); };
-  if (options_.accept_timeout_ms > 0) {
-    return changed_.wait_for(*lock, std::chrono::milliseconds(options_.accept_timeout_ms), is_over);
+  if (options_.accept_timeout_ms == 0) {
+    changed_.wait(*lock, is_over);
+    return absl::OkStatus();
   }
-  changed_.wait(*lock, is_over);
-  return true;
+  const PeerInfo& peer = peers_.at(pair.second);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(options_.accept_timeout_ms);
+  bool had_ended = false;
+  while (!changed_.wait_until(*lock, std::min(end, std::chrono::steady_clock::now() + kPollDialerEvery), is_over)) {
+    const std::string what = absl::StrCat("device ", pair.second, " (", peer.ToString(), ") has ");
+    // A connection that the peer opened shortly before its end, perhaps to send a reason, may be on its way.
+    const bool has_ended = options_.has_ended != nullptr && options_.has_ended(peer);
+    if (has_ended && had_ended) {
+      return absl::UnavailableError(absl::StrCat(what, "ended before it connected to device ", pair.first));
+    }
+    had_ended = has_ended;
+    if (std::chrono::steady_clock::now() < end) continue;
+    return absl::UnavailableError(
+        absl::StrCat(what, "not connected to device ", pair.first, " within ", options_.accept_timeout_ms, " ms"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<TcpConnection*> TcpFabric::GetConnection(int device, int peer) {
@@ -341,17 +418,13 @@ absl::StatusOr<TcpConnection*> TcpFabric::GetConnection(int device, int peer) {
     return absl::InvalidArgumentError(absl::StrCat("device ", device, " has no connection to device ", peer));
   }
   std::unique_lock<std::mutex> lock(mutex_);
-  const bool has_arrived = device < peer || WaitForDialer(pair, &lock);
+  const absl::Status arrived = device < peer ? absl::OkStatus() : WaitForDialer(pair, &lock);
   const auto found = connections_.find(pair);
   if (found != connections_.end()) return found->second.get();
   if (abort_->raised()) return abort_->status();
   lock.unlock();
-  if (!has_arrived) {
-    const PeerInfo& info = peers_.at(peer);
-    abort_->Raise(
-        {absl::UnavailableError(absl::StrCat("device ", peer, " (", info.ToString(), ") has not connected to device ",
-                                             device, " within ", options_.accept_timeout_ms, " ms")),
-         info.worker_id});
+  if (!arrived.ok()) {
+    abort_->Raise({arrived, peers_.at(peer).worker_id});
     return abort_->status();
   }
   absl::StatusOr<Dialed> dialed = Dial(device, peer);
@@ -414,12 +487,13 @@ PeerHello TcpFabric::HelloTo(int device, int peer, const SharedPipe* pipe) const
   return hello;
 }
 
-// Secures a connection, and replaces it with the secured connection.
-absl::Status TcpFabric::SecureDialed(const PeerHello& hello, std::unique_ptr<Connection>* connection) {
+// Secures a connection, and replaces it with the secured connection, also in `*known` (dialing_ or telling_).
+absl::Status TcpFabric::SecureDialed(const PeerHello& hello, Connection** known,
+                                     std::unique_ptr<Connection>* connection) {
   auto secured = security::SecureClient(connection->get(), options_.key, ContextOf(hello));
   XLAD_RETURN_IF_ERROR(secured.status());
   std::lock_guard<std::mutex> lock(mutex_);
-  dialing_[Pair(hello.from_device(), hello.to_device())] = secured->get();
+  *known = secured->get();
   (*secured)->Own(std::move(*connection));
   *connection = *std::move(secured);
   return absl::OkStatus();
@@ -428,13 +502,15 @@ absl::Status TcpFabric::SecureDialed(const PeerHello& hello, std::unique_ptr<Con
 absl::StatusOr<PeerWelcome> TcpFabric::SayHello(Pair pair, const PeerHello& hello,
                                                 std::unique_ptr<Connection>* connection) {
   XLAD_RETURN_IF_ERROR(WriteBlock(connection->get(), hello.SerializeAsString()));
+  Connection** known = nullptr;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    dialing_[pair] = connection->get();
+    known = &dialing_[pair];
+    *known = connection->get();
     if (abort_->raised()) TellDialed(connection->get());
   }
   absl::Status secured;
-  if (IsOffLoopback(peers_.at(pair.second).data_address)) secured = SecureDialed(hello, connection);
+  if (IsOffLoopback(peers_.at(pair.second).data_address)) secured = SecureDialed(hello, known, connection);
   const absl::StatusOr<std::string> answer = secured.ok() ? ReadBlock(connection->get()) : secured;
   {
     std::lock_guard<std::mutex> lock(mutex_);

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -46,8 +47,12 @@ struct TcpOptions {
   int64_t max_message_bytes = int64_t{1} << 40;
   int64_t dial_timeout_ms = 10'000;
   // How long a device waits for a connection that the peer dials, or 0 if there is no limit. A coordinator tells the
-  // other workers when a worker fails; a group without a coordinator needs a limit.
+  // other workers when a worker fails. A group without a coordinator needs a limit; with a limit, a worker whose task
+  // fails also tells the peers to which it has not connected yet.
   int64_t accept_timeout_ms = 0;
+  // Whether the process of a peer has ended; null if this worker cannot find out. Called repeatedly while a device
+  // waits, with a limit, for a connection that the peer dials.
+  std::function<bool(const PeerInfo& peer)> has_ended;
   // After an abort, a connection is closed when the reason has been sent and the peer has answered, or after this time.
   int64_t close_after_abort_ms = 250;
   // How long the peer's reason may take to arrive on the connection after its path has failed.
@@ -71,7 +76,7 @@ class TcpFabric {
   TcpFabric(const TcpOptions& options, const std::map<int, Waiter*>& waiters, const std::map<int, PeerInfo>& peers,
             Network* network, AbortSignal* abort);
   // Closes open connections without notice, unless Finish or Leave was called. After an abort, first waits until all
-  // peers have been told the reason, but at most for TcpOptions::close_after_abort_ms.
+  // peers have been told the reason, but at most for about twice TcpOptions::close_after_abort_ms.
   ~TcpFabric();
 
   Transport& transport(int device);
@@ -101,17 +106,18 @@ class TcpFabric {
   using Pair = std::pair<int, int>;  // The local device and the peer device.
 
   absl::StatusOr<TcpConnection*> GetConnection(int device, int peer);
-  bool WaitForDialer(Pair pair, std::unique_lock<std::mutex>* lock);
+  absl::Status WaitForDialer(Pair pair, std::unique_lock<std::mutex>* lock);
   struct Dialed {
     std::unique_ptr<Connection> connection;
     std::unique_ptr<SharedPipe> pipe;
     std::string plugin_address;
+    bool brings_reason = false;  // The peer opened the connection only to send the reason of its failure.
   };
   absl::StatusOr<std::unique_ptr<Connection>> Connect(Pair pair);
   absl::StatusOr<Dialed> Dial(int device, int peer);
   PeerHello HelloTo(int device, int peer, const SharedPipe* pipe) const;
   absl::StatusOr<PeerWelcome> SayHello(Pair pair, const PeerHello& hello, std::unique_ptr<Connection>* connection);
-  absl::Status SecureDialed(const PeerHello& hello, std::unique_ptr<Connection>* connection);
+  absl::Status SecureDialed(const PeerHello& hello, Connection** known, std::unique_ptr<Connection>* connection);
   // Answers a hello on a connection that has been secured if necessary.
   void Welcome(std::unique_ptr<Connection> connection, const PeerHello& hello);
   // Returns null, and logs the reason, if memory cannot be shared.
@@ -124,6 +130,9 @@ class TcpFabric {
   void OnAbort();
   void CloseAfterAbort();
   void TellDialed(Connection* connection);
+  void TellUnconnected();
+  absl::Status TellReason(Pair pair, const std::string& reason);
+  void HearReason(std::unique_ptr<Connection> connection, const PeerHello& hello);
   TcpConnection* Adopt(Pair pair, Dialed dialed);
   int IndexOf(int device) const;
 
@@ -137,6 +146,7 @@ class TcpFabric {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool closing_ = false;
+  bool told_ = false;   // The peers without a connection know the reason, or there is no more time to tell them.
   std::thread closer_;  // Started by an abort; runs CloseAfterAbort.
   std::map<Pair, std::unique_ptr<TcpConnection>> connections_;
   // The connections of a device that have a FramePath. Only the device's thread uses `seen`.
@@ -148,6 +158,7 @@ class TcpFabric {
   std::atomic<int> shared_connections_ = 0;
   std::set<Pair> connecting_;            // Pairs whose connection is being dialed.
   std::map<Pair, Connection*> dialing_;  // Connections that wait for the peer's answer.
+  Connection* telling_ = nullptr;        // The connection that brings a reason to a peer (TellReason).
   SilenceWatch silence_;
   std::map<int, std::unique_ptr<Transport>> transports_;
   // Null if this worker is on loopback. Declared last, because its threads use the other members.

@@ -1,0 +1,181 @@
+// What a worker that waits for a peer's connection learns when the peer, or a third worker, has failed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "collectives/exec/transports/frame.h"
+#include "collectives/exec/transports/plugin/engine.h"
+#include "collectives/exec/transports/skeleton/skeleton.h"
+#include "collectives/exec/transports/tcp/data_plane.h"
+#include "collectives/exec/transports/tcp/tcp.h"
+
+namespace xlad::collectives {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Longer than any test takes. Only a failing test waits so long.
+constexpr int64_t kWaitLimitMs = 60'000;
+constexpr char kElsewhere[] = "192.0.2.1";
+
+// Loopback TCP whose addresses look like those of other machines, so connections are secured.
+class OtherMachines final : public Network {
+ public:
+  absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address) override {
+    XLAD_ASSIGN_OR_RETURN(auto listener, TcpNetwork().Listen(Here(address)));
+    return std::make_unique<Renamed>(std::move(listener));
+  }
+  absl::StatusOr<std::unique_ptr<Connection>> Dial(const std::string& address, int64_t timeout_ms) override {
+    return TcpNetwork().Dial(Here(address), timeout_ms);
+  }
+
+ private:
+  class Renamed final : public Listener {
+   public:
+    explicit Renamed(std::unique_ptr<Listener> listener) : listener_(std::move(listener)) {}
+    absl::StatusOr<std::unique_ptr<Connection>> Accept() override { return listener_->Accept(); }
+    void Shutdown() override { listener_->Shutdown(); }
+    std::string Address() const override {
+      return absl::StrReplaceAll(listener_->Address(), {{"127.0.0.1", kElsewhere}});
+    }
+
+   private:
+    const std::unique_ptr<Listener> listener_;
+  };
+
+  static std::string Here(const std::string& address) {
+    return absl::StrReplaceAll(address, {{kElsewhere, "127.0.0.1"}});
+  }
+};
+
+// Workers without a coordinator, each with one device.
+class UnconnectedTest : public ::testing::Test {
+ protected:
+  struct Worker {
+    AbortSignal abort;
+    Waiter waiter;
+    std::unique_ptr<Engine> engine;
+    std::unique_ptr<DataPlane> data_plane;
+    std::unique_ptr<TcpFabric> fabric;
+  };
+
+  void Start(Network* network, const xlad_transport_api* plugin, TcpOptions options = {}) {
+    std::map<int, PeerInfo> all;
+    for (int w = 0; w < 3; ++w) {
+      workers_[w].data_plane = *DataPlane::ListenForSecured(network, "127.0.0.1:0");
+      all[w] = {absl::StrCat("w", w), 7, "host", 100 + w, workers_[w].data_plane->address()};
+    }
+    options.job_id = "job";
+    options.key = "the key of the attempt";
+    options.incarnation = 7;
+    options.accept_timeout_ms = options.close_after_abort_ms = kWaitLimitMs;
+    for (int w = 0; w < 3; ++w) {
+      Worker& worker = workers_[w];
+      if (plugin != nullptr) {
+        worker.engine = *Engine::Open(plugin, w, false);
+        options.engines = {{w, worker.engine.get()}};
+      }
+      std::map<int, PeerInfo> peers = all;
+      peers.erase(w);
+      options.worker_id = all[w].worker_id;
+      options.data_address = all[w].data_address;
+      worker.fabric = std::make_unique<TcpFabric>(options, std::map<int, Waiter*>{{w, &worker.waiter}}, peers, network,
+                                                  &worker.abort);
+      worker.abort.AddListener([&worker](const Failure&) { worker.waiter.Notify(); });
+      worker.data_plane->AddTask(worker.fabric.get());
+    }
+  }
+  void TearDown() override {
+    for (Worker& worker : workers_) worker.data_plane->RemoveTask(worker.fabric.get());
+  }
+
+  // Returns the error with which a message from `peer` to `device` does not arrive.
+  absl::Status Receive(int device, int peer) {
+    const absl::StatusOr<ReceiveLink*> link = workers_[device].fabric->transport(device).OpenReceive(peer, 0);
+    return link.ok() ? (*link)->Next().status() : link.status();
+  }
+
+  // Worker 1 fails while device 2 waits for a connection from `peer`. Device 0 has no connection either.
+  void WorkerOneFailsWhileDeviceTwoWaitsFor(int peer) {
+    std::future<absl::Status> waiting = std::async(std::launch::async, [&] { return Receive(2, peer); });
+    workers_[1].abort.Raise({absl::ResourceExhaustedError("device 1 has no memory left"), "w1"});
+    const absl::Status status = waiting.get();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("device 1 has no memory left"));
+    EXPECT_EQ(workers_[2].abort.failure().suspect_worker, "w1");
+  }
+
+  OtherMachines other_machines_;
+  Worker workers_[3];
+};
+
+TEST_F(UnconnectedTest, AFailedWorkerTellsAPeerThatWaitsForItsConnection) {
+  Start(&TcpNetwork(), nullptr);
+  WorkerOneFailsWhileDeviceTwoWaitsFor(1);
+}
+
+TEST_F(UnconnectedTest, AFailedWorkerTellsAPeerThatWaitsForAnother) {
+  Start(&TcpNetwork(), nullptr);
+  WorkerOneFailsWhileDeviceTwoWaitsFor(0);
+}
+
+// The failed worker may be unable to share memory, as a worker that has no memory left.
+TEST_F(UnconnectedTest, AReasonNeedsNoSharedMemory) {
+  TcpOptions options;
+  options.requires_shared = true;
+  Start(&TcpNetwork(), nullptr, options);
+  WorkerOneFailsWhileDeviceTwoWaitsFor(1);
+}
+
+TEST_F(UnconnectedTest, AReasonNeedsNoPlugin) {
+  Start(&TcpNetwork(), SkeletonTransport());
+  WorkerOneFailsWhileDeviceTwoWaitsFor(1);
+}
+
+TEST_F(UnconnectedTest, AReasonIsSecuredBetweenMachines) {
+  Start(&other_machines_, nullptr);
+  WorkerOneFailsWhileDeviceTwoWaitsFor(1);
+}
+
+// Worker 2 failed before the others connected to it. Device 0 is refused, and then tells device 1, which waits for it.
+TEST_F(UnconnectedTest, AWorkerThatIsRefusedTellsTheReasonToItsOwnPeers) {
+  Start(&TcpNetwork(), nullptr);
+  std::future<absl::Status> waiting = std::async(std::launch::async, [&] { return Receive(1, 0); });
+  workers_[2].abort.Raise({absl::ResourceExhaustedError("device 2 has no memory left"), "w2"});
+  EXPECT_THAT(std::string(Receive(0, 2).message()), HasSubstr("device 2 has no memory left"));
+  EXPECT_THAT(std::string(waiting.get().message()), HasSubstr("device 2 has no memory left"));
+}
+
+TEST_F(UnconnectedTest, AReasonOfAnEarlierProcessIsIgnored) {
+  Start(&TcpNetwork(), nullptr);
+  PeerHello hello;
+  hello.set_job_id("job");
+  hello.set_from_device(0);
+  hello.set_to_device(2);
+  hello.set_worker_id("w0");
+  hello.set_incarnation(8);  // The process that had this worker id before.
+  hello.set_machine("failed");
+  const auto connection = *TcpNetwork().Dial(workers_[2].data_plane->address(), kWaitLimitMs);
+  ASSERT_TRUE(WriteBlock(connection.get(), hello.SerializeAsString()).ok());
+  std::byte answer;
+  EXPECT_FALSE(connection->Read({&answer, 1}).ok());  // The connection is closed.
+  EXPECT_FALSE(workers_[2].abort.raised());
+  EXPECT_EQ(workers_[2].fabric->connections(), 0);
+}
+
+TEST_F(UnconnectedTest, APeerThatEndedBeforeItConnectedIsNamed) {
+  TcpOptions options;
+  options.has_ended = [](const PeerInfo& peer) { return peer.pid == 101; };
+  Start(&TcpNetwork(), nullptr, options);
+  const absl::Status status = Receive(2, 1);
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("device 1 (worker w1, host host, pid 101) has ended before it connected to device 2"));
+  EXPECT_EQ(workers_[2].abort.failure().suspect_worker, "w1");
+}
+
+}  // namespace
+}  // namespace xlad::collectives
