@@ -1,5 +1,4 @@
-#include "compiler/kernel/kernel_schedule.h"
-
+// ApplySchedule, for kernels that are not products: the loops and the loop nest of a kernel with a schedule.
 #include <algorithm>
 #include <map>
 

@@ -1,5 +1,4 @@
-#include "compiler/kernel/kernel.h"
-
+// The verification of kernels.
 #include <algorithm>
 
 #include "base/powers_of_two.h"
@@ -187,32 +186,6 @@ class Verifier {
 };
 
 }  // namespace
-
-std::vector<int> Statement::dims() const {
-  std::vector<int> all = over;
-  all.insert(all.end(), along.begin(), along.end());
-  return all;
-}
-
-Dims Kernel::sizes() const {
-  Dims result;
-  for (const KernelDim& dim : dims) result.push_back(dim.size);
-  return result;
-}
-
-int Kernel::WriterOf(int array) const {
-  for (int s = 0; s < std::ssize(statements); ++s) {
-    const std::vector<int>& results = statements[s].results;
-    if (std::find(results.begin(), results.end(), array) != results.end()) return s;
-  }
-  return -1;
-}
-
-int64_t Kernel::Extent(const std::vector<int>& which) const {
-  int64_t extent = 1;
-  for (const int d : which) extent *= dims[d].size;
-  return extent;
-}
 
 absl::Status VerifyKernel(const Kernel& kernel) {
   return Annotate(Verifier(kernel).Run(), absl::StrCat("kernel ", kernel.name));
