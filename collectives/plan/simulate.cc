@@ -357,7 +357,8 @@ double BandwidthBoundUs(const CollectiveSpec& spec, const Network& network) {
 }
 
 absl::StatusOr<CollectivePlan> PlanFor(const CollectiveSpec& spec, const Network& network) {
-  constexpr int kMaxRingRanks = 256;  // The simulation of a ring over more ranks takes seconds.
+  constexpr int kMaxRingRanks = 256;     // The simulation of a ring over more ranks takes seconds.
+  constexpr int kMaxDirectRanks = 1024;  // A message between every two ranks, for which there may be no other plan.
   std::vector<CollectivePlan> candidates;
   const int dimensions = std::ssize(network.grid());
   if (dimensions == 2 || dimensions == 3) {
@@ -387,11 +388,18 @@ absl::StatusOr<CollectivePlan> PlanFor(const CollectiveSpec& spec, const Network
     if (spec.ranks > 64 && absl::string_view(name) != "swing" && absl::string_view(name) != "pat") continue;
     candidates.push_back({.algorithm = name});
   }
+  const auto cannot_run = [&](const CollectivePlan& plan) { return !BuildSchedule(plan, spec, 0).ok(); };
+  std::erase_if(candidates, cannot_run);
+  if (candidates.empty()) {
+    const bool sends_few = spec.kind == CollectiveKind::kCollectivePermute || spec.kind == CollectiveKind::kSendRecv;
+    candidates = {{.algorithm = "binomial"}, {.algorithm = "recursive_doubling"}};
+    if (sends_few || spec.ranks <= kMaxDirectRanks) candidates.push_back({.algorithm = "direct"});
+    std::erase_if(candidates, cannot_run);
+  }
   absl::StatusOr<CollectivePlan> best = absl::InvalidArgumentError(
       absl::StrCat("found no algorithm for ", spec.ToString(), " on a network of ", network.ranks(), " ranks"));
   double best_us = 0;
   for (const CollectivePlan& plan : candidates) {
-    if (!BuildSchedule(plan, spec, 0).ok()) continue;
     const absl::StatusOr<SimulatedRun> run = Simulate(plan, spec, network);
     if (!run.ok()) return run.status();
     if (!best.ok() || run->time_us < best_us) {

@@ -61,6 +61,8 @@ double BandwidthBoundUs(const CollectiveSpec& spec, const Network& network);
 //     than 256 ranks and one side of this grid is longer than four times the other. For up to 256 ranks, also `ring` in
 //     the order of Network::RingOrder and, if links of other chips are broken, of Network::SnakeOrder.
 //   - `swing`, `pat`, and, for up to 64 ranks, `ring`, `halving_doubling` and `direct`, all with default parameters.
+//   - If none of these can run the spec: `binomial`, `recursive_doubling` and, for up to 1,024 ranks or if each rank
+//     sends to at most one other, `direct`.
 // InvalidArgument if none of the plans can run the spec. Other errors are those of Simulate.
 absl::StatusOr<CollectivePlan> PlanFor(const CollectiveSpec& spec, const Network& network);
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "collectives/plan/algorithm.h"
 #include "collectives/plan/check.h"
+#include "collectives/plan/testing/make_spec.h"
 
 namespace xlad::collectives {
 namespace {
@@ -232,6 +233,18 @@ TEST(Simulate, ManyRanksAroundBrokenChipsSendFewMessages) {
   const absl::StatusOr<CollectivePlan> plan = PlanFor(Spec(CollectiveKind::kAllReduce, 1021, 1021 << 10), network);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->algorithm, "halving_doubling");
+}
+
+// For more than 64 ranks, `swing` and `pat` are tried first, which run only three kinds of collectives.
+TEST(Simulate, EveryCollectiveHasAPlanForManyRanks) {
+  constexpr int kRanks = 65;
+  const Network network = Network::Switch(kRanks, 1, 50);
+  for (int kind = 1; kind <= kNumCollectiveKinds; ++kind) {
+    const CollectiveSpec spec = MakeSpec(static_cast<CollectiveKind>(kind), kRanks, 1);
+    const absl::StatusOr<CollectivePlan> plan = PlanFor(spec, network);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_TRUE(Simulate(*plan, spec, network).ok()) << plan->ToString();
+  }
 }
 
 // Any chip may be broken. The others run a correct plan, and no link of the broken chip is used.
