@@ -87,6 +87,16 @@ Verdict ExplainGroup(const ControlFile& control, const std::function<ProcessStat
     const bool is_first = unfinished == 0 || state.entered < unfinished;
     if (state.finished < state.entered && is_first) unfinished = state.entered;
   }
+  // A rank without a process id has not written its part of the file. The others wait for it before they run anything.
+  for (int rank = 0; rank < control.ranks(); ++rank) {
+    if (verdict.ranks[rank].pid == 0) verdict.culprits.push_back(rank);
+  }
+  if (!verdict.culprits.empty()) {
+    AddSentence(
+        absl::StrCat(Ranks(verdict.culprits), verdict.culprits.size() == 1 ? " has" : " have", " not joined the group"),
+        &verdict.text);
+    return verdict;
+  }
   // Ranks that need not wait for the others, such as roots, may be in later operations, or have finished them. The
   // cause is in the first operation that a rank has not finished.
   if (unfinished > 0) last = unfinished;
@@ -107,7 +117,7 @@ Verdict ExplainGroup(const ControlFile& control, const std::function<ProcessStat
   for (int rank = 0; rank < control.ranks(); ++rank) {
     const RankState& state = verdict.ranks[rank];
     // Between operations, ranks may wait for a connection to a rank that has stopped or died.
-    const bool is_usual = state.pid == 0 || state.left || state.process == ProcessState::kRunning;
+    const bool is_usual = state.left || state.process == ProcessState::kRunning;
     if (inside.empty() && is_usual) continue;
     const std::string finding = Finding(verdict, rank, last);
     if (finding.empty() || (state.left && state.finished >= last)) continue;

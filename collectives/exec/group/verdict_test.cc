@@ -50,7 +50,7 @@ class VerdictTest : public ::testing::Test {
   }
 
   Verdict Explain() const {
-    return ExplainGroup(*control_, [this](int64_t pid) { return states_[pid - 100]; });
+    return ExplainGroup(*control_, [this](int64_t pid) { return pid == 0 ? ProcessState::kGone : states_[pid - 100]; });
   }
 
   const TestFolder folder_;
@@ -62,6 +62,14 @@ TEST_F(VerdictTest, NoRankWaits) {
   for (int rank = 0; rank < 4; ++rank) Set(rank, 7, 7, -1);
   EXPECT_THAT(Explain().culprits, IsEmpty());
   EXPECT_EQ(Explain().text, "No rank waits; 7 operations were entered.");
+}
+
+TEST_F(VerdictTest, RanksThatHaveNotJoined) {
+  control_->rank(2).pid = 0;
+  EXPECT_THAT(Explain().culprits, ElementsAre(2));
+  EXPECT_EQ(Explain().text, "rank 2 has not joined the group.");
+  control_->rank(3).pid = 0;
+  EXPECT_EQ(Explain().text, "ranks 2 and 3 have not joined the group.");
 }
 
 TEST_F(VerdictTest, ARankThatNeverEntered) {
