@@ -127,8 +127,11 @@ std::vector<int64_t> AccessedBytes(const GroupProgram& program, int ranks) {
 bool StreamsResults(const GroupLaunch& launch) {
   const GroupCommand& command = *launch.command;
   if (!command.streams || command.streams_in_place) return command.streams;
-  const std::byte *const input = Bytes(launch.inputs[0]), *const output = Bytes(launch.outputs[0]);
-  return input >= output + command.output_bytes[0] || output >= input + command.input_bytes[0];
+  for (size_t i = 0; i < std::min(launch.inputs.size(), launch.outputs.size()); ++i) {
+    const std::byte *const input = Bytes(launch.inputs[i]), *const output = Bytes(launch.outputs[i]);
+    if (input >= output + command.output_bytes[i] || output >= input + command.input_bytes[i]) return true;
+  }
+  return false;
 }
 
 absl::StatusOr<GroupCommand> MakeGroupCommand(const CollectiveSpec& spec, const Schedule& schedule,

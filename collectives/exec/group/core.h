@@ -35,8 +35,8 @@ struct GroupCommand {
   ReduceFunction reduce = nullptr;
   // Null unless the command is a board whose only step reduces all payloads.
   SmallReduceFunction small_reduce = nullptr;
-  // Whether results bypass the cache if the output and the input of a rank are separate buffers, and if they share
-  // memory. `streams_in_place` implies `streams`, which requires that there is one operand.
+  // Whether results bypass the cache if an output and its input are separate buffers, and if every output shares memory
+  // with its input. `streams_in_place` implies `streams`.
   bool streams = false, streams_in_place = false;
   int64_t element_bytes = 0;
   std::vector<int64_t> input_bytes, output_bytes;  // One element per operand.

@@ -103,13 +103,13 @@ GroupProtocol ProtocolOf(const CollectivePlan& plan, const CollectiveSpec& spec)
   return plan.algorithm == kMappedOneShot ? GroupProtocol::kBoard : GroupProtocol::kSlots;
 }
 
-bool FitsIntoCache(const CollectiveSpec& spec, bool in_place, const GroupMachine& machine) {
+bool FitsIntoCache(const CollectiveSpec& spec, bool in_place, int64_t cache_bytes) {
   int64_t elements = 0;
   for (int rank = 0; rank < spec.ranks; ++rank) {
     const int64_t in = spec.input_elements(rank), out = spec.output_elements(rank);
     elements += in_place ? std::max(in, out) : in + out;
   }
-  return elements <= machine.cache_bytes / 4 * 3 / tensor::ByteWidth(spec.type);
+  return elements <= cache_bytes / 4 * 3 / tensor::ByteWidth(spec.type);
 }
 
 }  // namespace xlad::collectives

@@ -36,8 +36,8 @@ std::vector<CollectivePlan> GroupPlans(const CollectiveSpec& spec, bool register
 // Returns the protocol by which a group runs a plan.
 GroupProtocol ProtocolOf(const CollectivePlan& plan, const CollectiveSpec& spec);
 
-// Whether the inputs and outputs of all ranks together take up at most three quarters of the cache. If `in_place` is
-// true, the input and the output of a rank share memory, so only the larger one counts.
-bool FitsIntoCache(const CollectiveSpec& spec, bool in_place, const GroupMachine& machine);
+// Whether the inputs and outputs of all ranks together take up at most three quarters of the last-level cache. If
+// `in_place` is true, the input and the output of a rank share memory, so only the larger one counts.
+bool FitsIntoCache(const CollectiveSpec& spec, bool in_place, int64_t cache_bytes);
 
 }  // namespace xlad::collectives

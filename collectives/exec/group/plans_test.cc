@@ -86,7 +86,7 @@ TEST(GroupPlans, TheBuffersOfAllRanksMustFitIntoThreeQuartersOfTheCache) {
     const auto fits = [&](int64_t bytes, bool in_place) {
       CollectiveSpec spec = MakeSpec(c.kind, 4, bytes);
       spec.type = tensor::ElementType::kU8;
-      return FitsIntoCache(spec, in_place, {4, /*exclusive=*/true, /*scratch_bytes=*/64, /*cache_bytes=*/32});
+      return FitsIntoCache(spec, in_place, /*cache_bytes=*/32);
     };
     SCOPED_TRACE(ToString(c.kind));
     EXPECT_TRUE(fits(c.most, /*in_place=*/false));
@@ -112,6 +112,12 @@ TEST(GroupPlans, BuffersThatShareMemoryAreInPlace) {
   EXPECT_TRUE(streams(12));
   EXPECT_FALSE(streams(0));
   EXPECT_FALSE(streams(6)) << "the input of a gather inside its output";
+  // One of several operands has separate buffers.
+  command.input_bytes = command.output_bytes = {6, 6};
+  const std::vector<const void*> inputs = {memory, memory + 6};
+  const std::vector<void*> in_place = {memory, memory + 6}, separate = {memory, memory + 12};
+  EXPECT_FALSE(StreamsResults({&command, 0, {}, inputs, in_place}));
+  EXPECT_TRUE(StreamsResults({&command, 0, {}, inputs, separate}));
   command.streams_in_place = true;
   EXPECT_TRUE(streams(0));
 }

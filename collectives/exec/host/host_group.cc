@@ -85,6 +85,8 @@ absl::StatusOr<std::unique_ptr<HostOperation>> HostGroup::Prepare(const Collecti
   const CollectivePlan plan{.algorithm = spec.input_bytes() < kBoardUpTo ? kMappedOneShot : kMappedWindows};
   XLAD_ASSIGN_OR_RETURN(operation->schedule, BuildSchedule(plan, spec, options_.rank));
   XLAD_ASSIGN_OR_RETURN(operation->command, MakeGroupCommand(spec, operation->schedule, ProtocolOf(plan, spec)));
+  operation->command.streams = !FitsIntoCache(spec, /*in_place=*/false, options_.cache_bytes);
+  operation->command.streams_in_place = !FitsIntoCache(spec, /*in_place=*/true, options_.cache_bytes);
   return operation;
 }
 

@@ -13,6 +13,7 @@
 
 #include "collectives/exec/abort.h"
 #include "collectives/exec/group/core.h"
+#include "collectives/exec/group/cores.h"
 #include "collectives/exec/host/host_memory.h"
 #include "collectives/exec/schedule_program.h"
 
@@ -41,6 +42,7 @@ class HostGroup final : private WindowMemory, private GroupOwner {
     std::shared_ptr<HostMemory> memory;
     AbortSignal* abort = nullptr;
     Recorder* recorder = nullptr;
+    int64_t cache_bytes = LastLevelCacheBytes();  // Results of collectives that are too large for it bypass the cache.
   };
 
   static constexpr int64_t kMaxOperands = 512;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <thread>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "collectives/plan/testing/make_spec.h"
@@ -18,7 +19,7 @@ constexpr int kMembers = 2, kElements = 10000;
 // processes; buffers outside this memory are then copied.
 class Ranks {
  public:
-  Ranks(CollectiveKind kind, bool as_processes) {
+  Ranks(CollectiveKind kind, bool as_processes, int64_t cache_bytes = 32 << 20) {
     set_.num_devices = kMembers;
     Collective& collective = set_.collectives.emplace_back();
     collective.spec = MakeSpec(kind, kMembers, kElements);
@@ -36,6 +37,7 @@ class Ranks {
       options.memory = memories[rank];
       options.abort = &abort_;
       options.recorder = recorders_.back().get();
+      options.cache_bytes = cache_bytes;
       groups_.push_back(*HostGroup::Make(options, *memories[rank]->OpenArea(area), /*create=*/rank == 0));
       operations_.push_back(*groups_.back()->Prepare(collective));
     }
@@ -43,6 +45,7 @@ class Ranks {
   }
 
   AbortSignal& abort() { return abort_; }
+  const GroupCommand& command() const { return operations_[0]->command; }
 
   // Runs the collective on one rank.
   absl::Status Run(int rank, const std::vector<float>& values, std::vector<float>* results) {
@@ -71,6 +74,23 @@ TEST(HostGroup, AnErrorBeforeARunNamesNoOperationOfTheRunBefore) {
   const absl::Status reason = absl::UnavailableError("device 1 is lost");
   ranks.abort().Raise({reason, ""});
   EXPECT_EQ(ranks.Run(0, values, &sum), reason);
+}
+
+// The buffers of both ranks have 160,000 bytes, or 80,000 bytes if inputs and outputs share memory.
+TEST(HostGroup, ResultsBypassACacheThatIsTooSmall) {
+  const std::vector<float> values(kElements, 1.0F);
+  for (const auto& [cache_bytes, streams, streams_in_place] :
+       {std::tuple(300'000, false, false), std::tuple(150'000, true, false), std::tuple(100'000, true, true)}) {
+    Ranks ranks(CollectiveKind::kAllReduce, /*as_processes=*/false, cache_bytes);
+    EXPECT_EQ(ranks.command().streams, streams) << cache_bytes;
+    EXPECT_EQ(ranks.command().streams_in_place, streams_in_place) << cache_bytes;
+    std::vector<float> sum(kElements), peers_sum(kElements);
+    std::thread peer([&] { EXPECT_TRUE(ranks.Run(1, values, &peers_sum).ok()); });
+    EXPECT_TRUE(ranks.Run(0, values, &sum).ok());
+    peer.join();
+    EXPECT_EQ(sum, std::vector<float>(kElements, kMembers));
+    EXPECT_EQ(peers_sum, sum);
+  }
 }
 
 // Rank 0 receives nothing. During the run, memory with undefined contents takes the place of its output.
