@@ -15,7 +15,7 @@ namespace {
 
 // Threads stand for processes: each has a store of its own on the same folder.
 TEST(Bootstrap, OneOfSeveralWritersOfAKeySucceeds) {
-  constexpr int kWriters = 4, kKeys = 200;
+  constexpr int kWriters = 4, kKeys = 50;
   const TestFolder folder;
   std::vector<std::vector<absl::Status>> statuses(kKeys, std::vector<absl::Status>(kWriters));
   std::barrier at_key(kWriters);
