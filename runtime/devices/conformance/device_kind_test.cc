@@ -1,4 +1,4 @@
-// Tests the requests for devices that the flag --device accepts.
+// Tests the requests for devices that the flag --device accepts, and the kinds in the registry.
 #include "runtime/device_kind.h"
 
 #include <gmock/gmock.h>
