@@ -62,6 +62,12 @@ def some(cases):
     return cases if ALL_CASES or len(cases) < 2 else [cases[0], cases[-1]]
 
 
+def one_of(share, cases):
+    """Returns every case whose number is a multiple of `share`, or all if XLAD_ALL_CASES is set. The cases of
+    a product contain each value of each variable if no number of values has a common divisor with `share`."""
+    return list(cases)[::1 if ALL_CASES else share]
+
+
 def mesh_text(axes):
     return ",".join(f"{name}={size}" for name, size in axes.items())
 
