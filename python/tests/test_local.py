@@ -123,8 +123,10 @@ class Ends(unittest.TestCase):
 
     def test_ctrl_c_of_a_terminal_goes_to_python_alone(self):
         with tempfile.TemporaryDirectory() as where:
-            process = subprocess.Popen([sys.executable, "-c", SCRIPT, "never"], env={**os.environ, "TMPDIR": where},
-                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0)
+            job = REPO / "examples" / "spiral_mlp"  # Needs no import of jax.
+            process = subprocess.Popen([sys.executable, "-c", SCRIPT, "never", job],
+                                       env={**os.environ, "TMPDIR": where}, stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE, text=True, process_group=0)
             self.addCleanup(process.kill)
             pids = process.stdout.readline()
             process.stdout.readline()
