@@ -293,6 +293,14 @@ TEST(Tiles, ShortLoopsAreUnrolledUnlessTheyHaveManyLoops) {
   EXPECT_EQ(UnrolledLoops(first(4)), UnrolledLoops(first(5)) + 2);
 }
 
+// A row of 25 elements has parts of 16, 8 and 1 elements. LLVM would compute a loop of 9 iterations with masks.
+TEST(Tiles, PartsOfShortRowsArePowersOfTwo) {
+  const std::string ir = Emit(ChannelProgram("3,7,25", "7", "0,2", "add", "f32"), 8).ir;
+  EXPECT_TRUE(absl::StrContains(ir, ", 16\n"));
+  EXPECT_TRUE(absl::StrContains(ir, ", 8\n"));
+  EXPECT_FALSE(absl::StrContains(ir, ", 9\n"));
+}
+
 // Two halves of `rows` rows, concatenated along the last dimension or, if `along` is 0, along the first one. The result
 // is also used by an elementwise instruction with a reshape.
 std::string Halves(int64_t rows, int64_t half, int along) {

@@ -260,9 +260,13 @@ void EmitRowsInLanes(KernelContext& kernel, const DimensionSplit& split, const s
           sums.Add(ir.Add(first_lane, lane), index);
         });
       };
-      const int64_t parts = form.run / form.lanes;
+      const int64_t parts = form.run / form.lanes, rest = form.run % form.lanes;
       ir.Loop(parts, [&](llvm::Value* number) { part(ir.Mul(number, form.lanes), form.lanes, of_copy); });
-      part(ir.I64(parts * form.lanes), form.run % form.lanes, ir.Add(of_copy, ir.I64(form.first_of_rest)));
+      // The sizes of the other parts are powers of two. LLVM would compute 9 elements by two vectors with masks.
+      for (int64_t done = 0; done < rest; done += PowerOfTwoAtMost(rest - done)) {
+        part(ir.I64(parts * form.lanes + done), PowerOfTwoAtMost(rest - done),
+             ir.Add(of_copy, ir.I64(form.first_of_rest + done)));
+      }
     });
     for (size_t i = 0; i < reductions.size(); ++i) sink(i, Index::Of(kept), sums.Total(i));
   });
