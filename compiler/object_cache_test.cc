@@ -147,7 +147,7 @@ ENTRY e { x = f32[128,512] parameter(0) y = f32[512,128] parameter(1) zero = s32
   EXPECT_GE(MostCallsOfAKernel(text), 2);
 }
 
-// A loop on arrays of `size` elements. Its body has one op that differs.
+// A loop on arrays of `size` elements, whose body has one op that differs. It has too many iterations to be unrolled.
 std::string Loop(int64_t size, const std::string& op) {
   return absl::StrReplaceAll(hlo::TestText("compiler/codegen/testdata/loop_of_two_ops.template"),
                              {{"$N", absl::StrCat(size)}, {"$OP", op}});
@@ -165,6 +165,18 @@ TEST(ObjectCache, ChangedLoops) {
     EXPECT_EQ(changed.executable.SerializeAsString(),
               CompileText(Loop(size, "exponential"), nullptr).executable.SerializeAsString());
   }
+}
+
+// A kernel that a native program inlines needs no entry point of its own.
+TEST(ObjectCache, EveryObjectHasOneEntryPoint) {
+  const auto module = *hlo::ParseText(Loop(16, "tanh"));
+  const auto listed = CompileWithListings(RequestFor(*module), CompileOptions(), /*want_listings=*/true);
+  ASSERT_TRUE(listed.ok()) << listed.status();
+  const auto count = [&](absl::string_view text) {
+    return static_cast<int64_t>(std::vector<absl::string_view>(absl::StrSplit(listed->ir, text)).size()) - 1;
+  };
+  EXPECT_GE(count("define internal i32 @kernel1.body("), 1);
+  EXPECT_EQ(count("define i32 @"), listed->compiled_objects);
 }
 
 TEST(ObjectCache, DifferentTargetsHaveDifferentObjects) {

@@ -147,9 +147,8 @@ class CpuCode {
   // Compiles the object of `part`, unless the cache has it or another part has the same key.
   absl::Status Finish(const std::string& name, CpuEmitter* emitter, Part* part) {
     part->key = emitter->Fingerprint();
-    const std::string prefix = absl::StrCat("x", part->key.substr(0, kDigits), "_");
-    part->symbol = prefix + name;
-    emitter->AddPrefix(prefix);
+    part->symbol = absl::StrCat("x", part->key.substr(0, kDigits), "_", name);
+    emitter->Export(name, part->symbol);
     {
       const std::lock_guard lock(mutex_);
       if (!objects_.try_emplace(part->key).second) return absl::OkStatus();

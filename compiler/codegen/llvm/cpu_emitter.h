@@ -21,8 +21,10 @@ class CpuEmitter : public ObjectEmitter {
   // Like Finish, but faster, and the code that it generates is slower. It computes the same bits, except for the signs
   // and payloads of NaNs (CodeGenerator::Simplify).
   virtual absl::StatusOr<std::string> FinishQuickly() = 0;
-  // Adds a prefix to the symbols of all kernels and programs that have been emitted, but not of those declared.
-  virtual void AddPrefix(const std::string& prefix) = 0;
+  // Renames the kernel or program `symbol` to `name`. It is then the only one that other objects can call. The entry
+  // points of the others are removed, because LLVM would otherwise compile each kernel that a program inlines twice.
+  // Called once, after all kernels and programs have been emitted.
+  virtual void Export(const std::string& symbol, const std::string& name) = 0;
 };
 
 class CodeGenerators;

@@ -94,11 +94,17 @@ class LlvmEmitter final : public CpuEmitter {
     return Sha256Hex(absl::StrCat(text, absl::string_view(bitcode.data(), bitcode.size())));
   }
 
-  void AddPrefix(const std::string& prefix) override {
-    for (llvm::Function& function : *module_) {
-      const bool is_defined = !function.isDeclaration() && function.hasExternalLinkage();
-      if (is_defined) function.setName(prefix + function.getName());
+  void Export(const std::string& symbol, const std::string& name) override {
+    for (const auto& [other, function] : functions_) {
+      if (other == symbol) {
+        function.entry->setName(name);
+        continue;
+      }
+      const bool is_declared = function.body == nullptr;
+      if (!is_declared) function.entry->setLinkage(llvm::GlobalValue::InternalLinkage);
+      if (function.entry->use_empty()) function.entry->eraseFromParent();
     }
+    functions_.clear();
   }
 
   absl::StatusOr<std::string> Finish() override {
