@@ -29,7 +29,7 @@ namespace xlad::worker {
 namespace {
 
 constexpr std::chrono::milliseconds kTick{50};
-constexpr int64_t kResolveMs = 60'000;  // How long a worker waits for a name server at its start.
+constexpr int64_t kNetworkMs = 60'000;  // How long a worker waits for a name server and a route at its start.
 // The next idle process is started this long after an attempt is ready, so that it does not slow down the first step.
 constexpr int64_t kRefillDelayNs = 300 * kNsPerMs;
 
@@ -54,31 +54,22 @@ class EventQueue {
   std::deque<Event> events_;
 };
 
-// Adds port 0, which means any free port, to a HOST without a port.
-std::string WithPort(const std::string& listen) {
-  const absl::StatusOr<std::string> host = ParseHost(listen);
-  return host.ok() ? JoinHostPort(*host, 0) : listen;
-}
-
-// The HOST:PORT on which the worker listens. Without --listen, the host is that from which this machine reaches the
-// coordinator, because workers on other machines then reach it, too. If it is not known yet, it is every address.
-std::string ListenAddress(const WorkerOptions& options, const std::atomic<int>* stop) {
-  if (!options.listen.empty()) return WithPort(options.listen);
-  const absl::StatusOr<HostPort> coordinator = ParseHostPort(options.coordinator.address);
-  if (!coordinator.ok() || IsLoopback(coordinator->host)) return WithPort("127.0.0.1");
-  const auto addresses = ResolvePatiently(coordinator->host, coordinator->port, kResolveMs, stop);
-  const absl::StatusOr<std::string> own = addresses.ok() ? OwnAddressTowards(**addresses) : addresses.status();
-  return WithPort(own.value_or("0.0.0.0"));
-}
-
-// When a machine starts, its name servers may answer only later. Returns false if the worker must stop before one does.
-absl::StatusOr<bool> AwaitListenHost(const std::string& listen, const std::atomic<int>* stop) {
-  XLAD_ASSIGN_OR_RETURN(const HostPort at, ParseHostPort(listen));
-  const auto resolved = ResolvePatiently(at.host, at.port, kResolveMs, stop);
-  // Listen reports an unknown host, and names the interfaces of this machine.
-  if (!absl::IsUnavailable(resolved.status())) return true;
-  if (*stop != 0) return false;
-  return resolved.status();
+// The host and port on which the worker listens; port 0 means any free port. Without --listen, the host is that from
+// which this machine reaches the coordinator, because workers on other machines then reach it, too. When a machine
+// starts, its name servers may answer only later. Unavailable if none has answered after kNetworkMs, or when *stop is
+// not 0.
+absl::StatusOr<HostPort> ListenAddress(const WorkerOptions& options, const std::atomic<int>* stop) {
+  if (options.listen.empty()) {
+    XLAD_ASSIGN_OR_RETURN(const HostPort coordinator, ParseHostPort(options.coordinator.address));
+    XLAD_ASSIGN_OR_RETURN(std::string own, OwnHostTowards(coordinator.host, coordinator.port, kNetworkMs, stop));
+    return HostPort{std::move(own), 0};
+  }
+  const absl::StatusOr<std::string> host = ParseHost(options.listen);
+  const absl::StatusOr<HostPort> at = host.ok() ? HostPort{*host, 0} : ParseHostPort(options.listen);
+  if (!at.ok()) return at;
+  const absl::Status resolved = ResolvePatiently(at->host, at->port, kNetworkMs, stop).status();
+  // PeerAcceptor::Listen reports an unknown host, and names the interfaces of this machine.
+  return absl::IsUnavailable(resolved) ? resolved : at;
 }
 
 // Peers encrypt only connections to addresses not on loopback. A port that other machines can reach must therefore be
@@ -234,10 +225,10 @@ class Daemon {
     if (const absl::Status opened = ready_file_.Open(options.ready_file); !opened.ok()) {
       return Annotate(opened, "--ready-file");
     }
-    const std::string listen = ListenAddress(options, stop);
-    XLAD_ASSIGN_OR_RETURN(const bool may_listen, AwaitListenHost(listen, stop));
-    if (!may_listen) return false;
-    XLAD_ASSIGN_OR_RETURN(acceptor_, PeerAcceptor::Listen(listen));
+    const absl::StatusOr<HostPort> listen = ListenAddress(options, stop);
+    if (absl::IsUnavailable(listen.status()) && *stop != 0) return false;
+    XLAD_RETURN_IF_ERROR(listen.status());
+    XLAD_ASSIGN_OR_RETURN(acceptor_, PeerAcceptor::Listen(JoinHostPort(listen->host, listen->port)));
     XLAD_ASSIGN_OR_RETURN(const std::string data_address, AddressForOthers(acceptor_->address(), options.advertise));
     XLAD_RETURN_IF_ERROR(CheckAdvertised(acceptor_->address(), data_address));
     core.grace_ms = options.grace_ms;
@@ -254,7 +245,7 @@ class Daemon {
     core.identity.set_sends_partials_in_f32(true);
     core.identity.set_replaces_code(true);
     pool_ = std::make_unique<AttemptPool>(std::vector<std::string>{options.program_path, "__attempt"},
-                                          MakeSetup(options, core.identity), options.keep_idle_attempt);
+                                          MakeSetup(options, core.identity, listen->host), options.keep_idle_attempt);
     pool_->Refill();
     core_ = std::make_unique<WorkerCore>(core, [this](const LaunchTask& launch) { return MakeTask(launch); });
     const auto append = [](std::string* out, const runtime::DeviceRequest& request) {
@@ -272,7 +263,8 @@ class Daemon {
     return true;
   }
 
-  static AttemptSetup MakeSetup(const WorkerOptions& options, const RegisterWorker& identity) {
+  static AttemptSetup MakeSetup(const WorkerOptions& options, const RegisterWorker& identity,
+                                const std::string& listen_host) {
     AttemptSetup setup;
     setup.set_worker_id(identity.worker_id());
     setup.set_incarnation(identity.incarnation());
@@ -289,8 +281,7 @@ class Daemon {
     const int threads = options.threads > 0 ? options.threads : runtime::HostThreads();
     setup.set_threads_of_each(runtime::ThreadsOfEach(threads, identity.devices()));
     setup.set_memory_bytes(options.memory_limit_bytes);
-    // The address was checked when the acceptor was made.
-    setup.set_listen_host(ParseHostPort(WithPort(options.listen)).value_or(HostPort{"127.0.0.1"}).host);
+    setup.set_listen_host(listen_host);
     setup.set_transport(options.transport);
     setup.set_any_network(options.any_network);
     setup.set_cache_folder(options.cache_folder);

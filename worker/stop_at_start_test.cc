@@ -37,15 +37,19 @@ TEST(StopAtStart, AWorkerThatWaitsForANameServerEndsWithoutAnError) {
                                     .make = nullptr};
   WorkerOptions options;
   options.devices = {{"none", "", 1}};
-  options.listen = "host.test:0";
+  options.coordinator.address = "host.test:7411";
   options.worker_id = "w0";
-  for (const int lookups : {1, 2}) {
-    lookups_until_stop = lookups;
-    stop_worker = 0;
-    const auto end = RunWorker(options, {&kind, 1}, &stop_worker);
-    ASSERT_TRUE(end.ok()) << end.status();
-    EXPECT_EQ(*end, WorkerEnd::kIdle);
-    EXPECT_EQ(stop_worker, SIGTERM) << "the worker has not waited";
+  for (const char* listen : {"host.test:0", ""}) {
+    for (const int lookups : {1, 2}) {
+      options.listen = listen;
+      lookups_until_stop = lookups;
+      stop_worker = 0;
+      const auto end = RunWorker(options, {&kind, 1}, &stop_worker);
+      ASSERT_TRUE(end.ok()) << end.status();
+      EXPECT_EQ(*end, WorkerEnd::kIdle);
+      EXPECT_EQ(stop_worker, SIGTERM) << "the worker has not waited";
+      EXPECT_EQ(lookups_until_stop, 0) << "the worker has not stopped waiting";
+    }
   }
 }
 

@@ -17,7 +17,7 @@ struct WorkerOptions {
   Endpoint coordinator;
   std::vector<runtime::DeviceRequest> devices;  // The devices that this worker offers; each request has a count.
   // The HOST or HOST:PORT on which the worker listens for peers. Without a port, any free port is used. If it is empty,
-  // the host is that from which the coordinator is reached: 127.0.0.1 if the coordinator's address is on loopback.
+  // the host is that from which this machine reaches the coordinator (OwnHostTowards in base/net/socket_address.h).
   std::string listen;
   std::string advertise;      // The host to which peers connect. If empty, it is the host of `listen`.
   std::string worker_id;      // If empty, the id that is stored in data_folder is used, or a random id.
@@ -55,7 +55,8 @@ enum class WorkerEnd {
 // outlives the call. Errors:
 //   DeadlineExceeded    if a task was still running at the end of the grace period;
 //   InvalidArgument     for options that are wrong, for example an unknown listen host;
-//   Unavailable         if this machine has no devices of a requested kind, or no name server answers for a minute;
+//   Unavailable         if this machine has no devices of a requested kind, or if for a minute no name server answers,
+//                       or the coordinator's host is unknown or cannot be reached;
 //   FailedPrecondition  if the coordinator refused the registration, for example because of the worker's version;
 //   another status      if the coordinator refused the connection permanently, for example Unauthenticated.
 absl::StatusOr<WorkerEnd> RunWorker(const WorkerOptions& options, runtime::DeviceKinds kinds, std::atomic<int>* stop);

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/file_descriptor.h"
 #include "base/log.h"
+#include "base/net/advertised.h"
 #include "base/net/network.h"
 
 namespace xlad {
@@ -40,7 +41,39 @@ int ConnectBefore(int fd, const addrinfo& to, int64_t deadline_ns) {
   return error;
 }
 
-constexpr std::chrono::milliseconds kResolveAgainAfter{200};
+constexpr std::chrono::milliseconds kAgainAfter{200};
+
+// Returns the first result of `attempt` that is not Unavailable, or the last one after `patience_ms` or when *stop is
+// not 0.
+template <typename Attempt>
+auto Patiently(int64_t patience_ms, const std::atomic<int>* stop, const Attempt& attempt) -> decltype(attempt()) {
+  const int64_t give_up_ns = RealClock().NowNs() + patience_ms * kNsPerMs;
+  for (bool logged = false;; logged = true) {
+    auto result = attempt();
+    const bool gives_up = RealClock().NowNs() >= give_up_ns || *stop != 0;
+    if (!absl::IsUnavailable(result.status()) || gives_up) return result;
+    if (!logged) LogWarn("waiting for the network", {{"error", std::string(result.status().message())}});
+    std::this_thread::sleep_for(kAgainAfter);
+  }
+}
+
+// Returns the address of this machine, without a port, from which it sends to one of the addresses. Tries them in
+// order. A datagram socket that is connected has this address, and connecting it sends nothing.
+absl::StatusOr<std::string> SendingAddress(const addrinfo& addresses) {
+  int error = 0;
+  for (const addrinfo* to = &addresses; to != nullptr; to = to->ai_next) {
+    const FileDescriptor fd(socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_storage own{};
+    socklen_t size = sizeof own;
+    if (fd.is_open() && connect(fd.get(), to->ai_addr, to->ai_addrlen) == 0 &&
+        getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &size) == 0) {
+      XLAD_ASSIGN_OR_RETURN(const HostPort at, ParseHostPort(SocketAddressText(own, size)));
+      return at.host;
+    }
+    error = errno;
+  }
+  return absl::UnavailableError(std::strerror(error));
+}
 
 }  // namespace
 
@@ -59,14 +92,22 @@ absl::StatusOr<AddressList> Resolve(const std::string& host, int port, int flags
 
 absl::StatusOr<AddressList> ResolvePatiently(const std::string& host, int port, int64_t patience_ms,
                                              const std::atomic<int>* stop) {
-  const int64_t give_up_ns = RealClock().NowNs() + patience_ms * kNsPerMs;
-  for (bool logged = false;; logged = true) {
-    absl::StatusOr<AddressList> addresses = Resolve(host, port, /*flags=*/0);
-    const bool gives_up = RealClock().NowNs() >= give_up_ns || *stop != 0;
-    if (!absl::IsUnavailable(addresses.status()) || gives_up) return addresses;
-    if (!logged) LogWarn("waiting for a name server", {{"error", std::string(addresses.status().message())}});
-    std::this_thread::sleep_for(kResolveAgainAfter);
-  }
+  return Patiently(patience_ms, stop, [&] { return Resolve(host, port, /*flags=*/0); });
+}
+
+absl::StatusOr<std::string> OwnHostTowards(const std::string& host, int port, int64_t patience_ms,
+                                           const std::atomic<int>* stop) {
+  if (IsLoopback(host)) return "127.0.0.1";
+  const absl::StatusOr<std::string> own = Patiently(patience_ms, stop, [&]() -> absl::StatusOr<std::string> {
+    const absl::StatusOr<AddressList> addresses = Resolve(host, port, /*flags=*/0);
+    // The name of a host may become known only when the host starts.
+    if (!addresses.ok()) return absl::UnavailableError(addresses.status().message());
+    absl::StatusOr<std::string> address = SendingAddress(**addresses);
+    return address.ok() ? address : Annotate(address.status(), absl::StrCat("no route to ", host));
+  });
+  if (!own.ok() || (!IsLoopback(*own) && own->find('%') == std::string::npos)) return own;
+  const absl::StatusOr<std::string> other = AddressForOthers("0.0.0.0:0", /*advertise=*/"");
+  return other.ok() ? ParseHostPort(*other)->host : own;
 }
 
 absl::StatusOr<int> ConnectToAny(const addrinfo& addresses, int64_t timeout_ms) {
@@ -83,22 +124,6 @@ absl::StatusOr<int> ConnectToAny(const addrinfo& addresses, int64_t timeout_ms) 
       return fd;
     }
     if (fd >= 0) close(fd);
-  }
-  return absl::UnavailableError(std::strerror(error));
-}
-
-absl::StatusOr<std::string> OwnAddressTowards(const addrinfo& addresses) {
-  int error = 0;
-  for (const addrinfo* to = &addresses; to != nullptr; to = to->ai_next) {
-    const FileDescriptor fd(socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    sockaddr_storage own{};
-    socklen_t size = sizeof own;
-    if (fd.is_open() && connect(fd.get(), to->ai_addr, to->ai_addrlen) == 0 &&
-        getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &size) == 0) {
-      XLAD_ASSIGN_OR_RETURN(const HostPort at, ParseHostPort(SocketAddressText(own, size)));
-      return at.host;
-    }
-    error = errno;
   }
   return absl::UnavailableError(std::strerror(error));
 }

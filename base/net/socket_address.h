@@ -34,8 +34,16 @@ absl::StatusOr<AddressList> ResolvePatiently(const std::string& host, int port, 
 // close-on-exec. If no address accepts the connection, returns Unavailable with the system's reason for the last one.
 absl::StatusOr<int> ConnectToAny(const addrinfo& addresses, int64_t timeout_ms);
 
-// Returns the address of this machine, without a port, from which it reaches one of the addresses: a nonempty list that
-// getaddrinfo returned. Tries them in order, and sends nothing. Unavailable if there is no route to any of them.
-absl::StatusOr<std::string> OwnAddressTowards(const addrinfo& addresses);
+// Returns the numeric address of this machine on which a server must listen so that `host`, and other machines that
+// reach `host`, can connect to it. It is the first of these that applies:
+//   - 127.0.0.1, if `host` is loopback (IsLoopback)
+//   - the address from which this machine sends to `host`, unless it is on loopback, because `host` is a name of this
+//     machine, or link-local with an interface ("fe80::1%eth0"), whose name has a meaning only on this machine
+//   - the first address of this machine that is not on loopback (AddressForOthers)
+//   - the address from which this machine sends to `host`
+// Nothing is sent except to name servers. When a machine starts, it may have no name server and no route yet, so each
+// error is followed by another try, for up to `patience_ms` and until *stop is not 0. Unavailable after the last try.
+absl::StatusOr<std::string> OwnHostTowards(const std::string& host, int port, int64_t patience_ms,
+                                           const std::atomic<int>* stop);
 
 }  // namespace xlad

@@ -12,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/net/advertised.h"
 #include "base/net/network.h"
 
 namespace {
@@ -72,12 +73,51 @@ TEST(Resolve, ATemporaryFailureIsTriedAgain) {
   EXPECT_EQ(lookups, 1);
 }
 
-TEST(OwnAddressTowards, IsThatOfTheRoute) {
+TEST(OwnHostTowards, LoopbackNeedsNoNameServer) {
+  const std::atomic<int> stop = 0;
+  for (const char* host : {"127.0.0.1", "127.0.0.5", "::1", "localhost"}) {
+    EXPECT_EQ(*OwnHostTowards(host, 7, kPatienceMs, &stop), "127.0.0.1") << host;
+  }
+}
+
+TEST(OwnHostTowards, AnAddressOfThisMachineIsNotReachedFromLoopback) {
+  const std::atomic<int> stop = 0;
+  for (const std::string& host : OwnAddresses()) {
+    if (!IsLoopback(host)) EXPECT_FALSE(IsLoopback(*OwnHostTowards(host, 7, kPatienceMs, &stop))) << host;
+  }
+}
+
+// Some systems resolve the name of a machine to 127.0.1.1 on the machine itself. Other machines do not reach a server
+// that listens on loopback.
+TEST(OwnHostTowards, ANameOfThisMachineStandsForAnotherAddressThanLoopback) {
+  const std::atomic<int> stop = 0;
   Fail(0, 0);
-  EXPECT_EQ(*OwnAddressTowards(**Resolve("127.0.0.1", 7, AI_NUMERICHOST)), "127.0.0.1");
-  EXPECT_EQ(*OwnAddressTowards(**Resolve("127.0.0.5", 7, AI_NUMERICHOST)), "127.0.0.1");
+  std::string expected = "127.0.0.1";
+  for (const std::string& own : OwnAddresses()) {
+    if (IsLoopback(expected) && !IsLoopback(own)) expected = own;
+  }
+  EXPECT_EQ(*OwnHostTowards("host.test", 7, kPatienceMs, &stop), expected);
+}
+
+TEST(OwnHostTowards, EveryErrorIsTriedAgain) {
+  std::atomic<int> stop = 0;
+  for (const int error : {EAI_AGAIN, EAI_NONAME}) {
+    Fail(error, 1);
+    EXPECT_TRUE(OwnHostTowards("host.test", 7, kPatienceMs, &stop).ok());
+    EXPECT_EQ(lookups, 2);
+    Fail(error, kAlways);
+    const absl::Status status = OwnHostTowards("host.test", 7, /*patience_ms=*/0, &stop).status();
+    EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), "cannot resolve host host.test")) << status;
+  }
   // Sockets may not send to all machines of a network unless they ask for it.
-  EXPECT_TRUE(absl::IsUnavailable(OwnAddressTowards(**Resolve("255.255.255.255", 7, AI_NUMERICHOST)).status()));
+  const absl::Status no_route = OwnHostTowards("255.255.255.255", 7, /*patience_ms=*/0, &stop).status();
+  EXPECT_TRUE(absl::IsUnavailable(no_route)) << no_route;
+  EXPECT_TRUE(absl::StrContains(no_route.message(), "no route to 255.255.255.255")) << no_route;
+  stop = 15;
+  Fail(EAI_AGAIN, kAlways);
+  EXPECT_TRUE(absl::IsUnavailable(OwnHostTowards("host.test", 7, kPatienceMs, &stop).status()));
+  EXPECT_EQ(lookups, 1);
 }
 
 TEST(Resolve, TheTriesEnd) {
