@@ -171,8 +171,12 @@ std::string OwnedKey(const Caller& caller, const std::string& client_key) {
   return caller.user.empty() ? client_key : absl::StrCat("@", caller.user, "/", client_key);
 }
 
+bool MaySee(const CallerAccess& access, absl::string_view key) {
+  return !access.own_only || OwnerOfKey(key) == access.caller.user;
+}
+
 absl::Status CheckOwner(const CallerAccess& access, const std::string& job_id, absl::string_view key) {
-  if (!access.own_only || OwnerOfKey(key) == access.caller.user) return absl::OkStatus();
+  if (MaySee(access, key)) return absl::OkStatus();
   // The error does not reveal whether another user has a job of this id.
   return absl::NotFoundError(absl::StrCat("found no job ", job_id, " of user ", access.caller.user));
 }

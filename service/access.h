@@ -103,8 +103,9 @@ absl::StatusOr<CallerAccess> Authorize(const security::Caller& caller, absl::str
 // The key under which a submission of this caller is recorded.
 std::string OwnedKey(const security::Caller& caller, const std::string& client_key);
 
-// NotFound if the caller may see only its own jobs, and the job's client key `key` has another owner. The error does
-// not reveal whether the job exists.
+// Whether the caller may see the job with the client key `key`: its own jobs, or those of all users.
+bool MaySee(const CallerAccess& access, absl::string_view key);
+// NotFound if the caller may not see the job. The error does not reveal whether the job exists.
 absl::Status CheckOwner(const CallerAccess& access, const std::string& job_id, absl::string_view key);
 
 // PermissionDenied if the caller is a submitter and the spec has URIs other than "xlad:" and "stream:". Such URIs can

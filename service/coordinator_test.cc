@@ -1,5 +1,7 @@
 // The coordinator: submission, placement, detection of faults, restarts.
 #include <cmath>
+#include <functional>
+#include <set>
 
 #include "service/testing/cluster.h"
 
@@ -548,16 +550,25 @@ TEST(Coordinator, JobsAreListedInPages) {
   Cluster cluster;
   std::vector<std::string> ids;
   for (int i = 0; i < 7; ++i) ids.push_back(cluster.Submit(1, absl::StrCat("key", i)));
-  ListJobsRequest request;
-  request.set_limit(3);
-  std::vector<std::string> listed;
-  do {
-    const ListJobsResponse page = cluster.coordinator().jobs().List(request);
-    EXPECT_LE(page.jobs_size(), 3);
-    for (const JobStatus& job : page.jobs()) listed.push_back(job.id());
-    request.set_after(page.next());
-  } while (!request.after().empty());
-  EXPECT_EQ(listed, ids);
+  using Pages = std::vector<std::vector<std::string>>;
+  const auto list = [&](const std::function<bool(const Job&)>& shows) {
+    ListJobsRequest request;
+    request.set_limit(3);
+    Pages pages;
+    do {
+      const ListJobsResponse page = cluster.coordinator().jobs().List(request, shows);
+      pages.emplace_back();
+      for (const JobStatus& job : page.jobs()) pages.back().push_back(job.id());
+      request.set_after(page.next());
+    } while (!request.after().empty());
+    return pages;
+  };
+  EXPECT_EQ(list(nullptr), (Pages{{ids[0], ids[1], ids[2]}, {ids[3], ids[4], ids[5]}, {ids[6]}}));
+  // Jobs that are not shown take no place in a page.
+  const std::set<std::string> hidden = {"key1", "key3", "key4"};
+  EXPECT_EQ(list([&](const Job& job) { return !hidden.contains(job.client_key); }),
+            (Pages{{ids[0], ids[2], ids[5]}, {ids[6]}}));
+  EXPECT_EQ(list([](const Job&) { return false; }), Pages(1));
 }
 
 TEST(Coordinator, OnlyPlacedJobsAreListedIfTheRequestSaysSo) {

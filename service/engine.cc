@@ -380,11 +380,12 @@ absl::Status Engine::Resize(const ResizeJobRequest& request, const std::string& 
   return Tell([&](CoordinatorCore& coordinator) { return coordinator.Resize(request); }, actor);
 }
 
-absl::StatusOr<ListJobsResponse> Engine::ListJobs(const ListJobsRequest& request) {
+absl::StatusOr<ListJobsResponse> Engine::ListJobs(const ListJobsRequest& request,
+                                                  const std::function<bool(const Job&)>& shows) {
   ListJobsRequest page = request;
   if (page.with_time() && (page.limit() == 0 || page.limit() > kMaxTimedJobs)) page.set_limit(kMaxTimedJobs);
   XLAD_ASSIGN_OR_RETURN(ListJobsResponse response, Ask<ListJobsResponse>([&](CoordinatorCore& coordinator) {
-                          return coordinator.jobs().List(page);
+                          return coordinator.jobs().List(page, shows);
                         }));
   for (JobStatus& status : *response.mutable_jobs()) {
     status.set_directory(FolderOf(status.id()));

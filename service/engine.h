@@ -76,7 +76,9 @@ class Engine {
   absl::StatusOr<SubmitJobResponse> Submit(const SubmitJobRequest& request, const std::string& actor = "");
   absl::Status Cancel(const std::string& job_id, const std::string& actor = "");
   absl::Status Resize(const ResizeJobRequest& request, const std::string& actor = "");
-  absl::StatusOr<ListJobsResponse> ListJobs(const ListJobsRequest& request);
+  // Lists only the jobs for which `shows` returns true; all jobs if `shows` is null.
+  absl::StatusOr<ListJobsResponse> ListJobs(const ListJobsRequest& request,
+                                            const std::function<bool(const Job&)>& shows = nullptr);
   absl::StatusOr<JobStatus> GetJob(const std::string& job_id);
   // The client keys of these jobs, in the same order. The key of a job that does not exist is empty.
   absl::StatusOr<std::vector<std::string>> ClientKeys(const std::vector<std::string>& job_ids);

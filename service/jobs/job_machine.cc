@@ -243,10 +243,12 @@ absl::StatusOr<JobStatus> JobMachine::Status(const JobId& id) const {
   return status;
 }
 
-ListJobsResponse JobMachine::List(const ListJobsRequest& request) const {
+ListJobsResponse JobMachine::List(const ListJobsRequest& request, const std::function<bool(const Job&)>& shows) const {
   const int64_t limit = request.limit() > 0 ? std::min<int64_t>(request.limit(), kMaxPage) : kMaxPage;
-  std::function<bool(const Job&)> is_listed;
-  if (request.placed()) is_listed = [](const Job& job) { return job.attempt_running && !job.spec.session(); };
+  const auto is_listed = [&](const Job& job) {
+    const bool is_placed = job.attempt_running && !job.spec.session();
+    return (is_placed || !request.placed()) && (shows == nullptr || shows(job));
+  };
   const std::vector<const Job*> page = context_.jobs.Page(JobId(request.after()), limit + 1, is_listed);
   ListJobsResponse response;
   for (const Job* job : page) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -49,7 +50,8 @@ class JobMachine {
   absl::Status Cancel(const JobId& id);
   absl::Status Resize(const ResizeJobRequest& request);
   absl::StatusOr<JobStatus> Status(const JobId& id) const;
-  ListJobsResponse List(const ListJobsRequest& request) const;
+  // Lists only the jobs for which `shows` returns true; all jobs if `shows` is null.
+  ListJobsResponse List(const ListJobsRequest& request, const std::function<bool(const Job&)>& shows = nullptr) const;
   // Returns the newest checkpoint of the job, for another job that resumes it. FailedPrecondition if the job has no
   // checkpoint.
   absl::StatusOr<ResolvedResume> NewestCheckpoint(const JobId& id) const;

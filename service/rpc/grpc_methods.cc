@@ -1,6 +1,7 @@
 #include "service/rpc/grpc_methods.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <utility>
 
@@ -318,44 +319,22 @@ absl::Status LoadProgram(Engine* engine, CallStream* stream) {
   return stream->Write(response);
 }
 
-// Adds the jobs of a page that the caller may see.
-absl::Status AddOwnJobs(Engine* engine, const CallerAccess& access, const ListJobsResponse& page,
-                        ListJobsResponse* own) {
-  std::vector<std::string> ids;
-  for (const JobStatus& job : page.jobs()) ids.push_back(job.id());
-  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> keys, engine->ClientKeys(ids));
-  for (int i = 0; i < std::ssize(ids); ++i) {
-    if (CheckOwner(access, ids[i], keys[i]).ok()) *own->add_jobs() = page.jobs(i);
-  }
-  return absl::OkStatus();
+// Whether the caller may see a job. `access` must outlive the result.
+std::function<bool(const Job&)> ShowsTo(const CallerAccess& access) {
+  return [&access](const Job& job) { return MaySee(access, job.client_key); };
 }
 
-// Lists the jobs that the caller may see. Pages without such a job are skipped, so that `next` is not the id of a job
-// of another user.
+// Lists the jobs that the caller may see.
 absl::Status ListJobs(Engine* engine, CallStream* stream) {
-  XLAD_ASSIGN_OR_RETURN(ListJobsRequest request, ReadRequest<ListJobsRequest>(stream));
-  ListJobsResponse page;
-  XLAD_ASSIGN_OR_RETURN(page, engine->ListJobs(request));
-  if (!stream->access().own_only) return stream->Write(page);
-  ListJobsResponse own;
-  XLAD_RETURN_IF_ERROR(AddOwnJobs(engine, stream->access(), page, &own));
-  while (own.jobs().empty() && !page.next().empty()) {
-    XLAD_RETURN_IF_ERROR(stream->CheckClient());
-    request.set_after(page.next());
-    XLAD_ASSIGN_OR_RETURN(page, engine->ListJobs(request));
-    XLAD_RETURN_IF_ERROR(AddOwnJobs(engine, stream->access(), page, &own));
-  }
-  if (!page.next().empty()) own.set_next(own.jobs(own.jobs_size() - 1).id());
-  return stream->Write(own);
+  XLAD_ASSIGN_OR_RETURN(const ListJobsRequest request, ReadRequest<ListJobsRequest>(stream));
+  XLAD_ASSIGN_OR_RETURN(const ListJobsResponse response, engine->ListJobs(request, ShowsTo(stream->access())));
+  return stream->Write(response);
 }
 
 // Lists the workers. The ids of jobs that the caller may not see are left out.
 absl::Status ListWorkers(Engine* engine, CallStream* stream) {
   XLAD_RETURN_IF_ERROR(ReadRequest<ListWorkersRequest>(stream).status());
-  const CallerAccess& access = stream->access();
-  XLAD_ASSIGN_OR_RETURN(const ListWorkersResponse response, engine->ListWorkers([&access](const Job& job) {
-    return CheckOwner(access, job.id.str(), job.client_key).ok();
-  }));
+  XLAD_ASSIGN_OR_RETURN(const ListWorkersResponse response, engine->ListWorkers(ShowsTo(stream->access())));
   return stream->Write(response);
 }
 
