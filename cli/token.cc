@@ -127,6 +127,7 @@ void AddToken(CLI::App& parent, Action* action) {
           ->excludes(list);
   for (CLI::Option* const of_new_token : {role, user, days, output}) of_new_token->excludes(list)->excludes(revoke);
   AddFormatFlag(app, &options->format);
+  for (const char* const of_list : {"--format", "--json"}) app->get_option(of_list)->excludes(role)->excludes(revoke);
   app->callback([=] { *action = [=] { return RunToken(*options); }; });
 }
 

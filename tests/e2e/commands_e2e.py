@@ -325,7 +325,9 @@ class Commands(unittest.TestCase):
                        words=["listens on an address other than loopback"])
             self.fails("token", "--data", where / "d", "--list", words=["found no folder", "d, expected"])
             self.fails("token", "--data", where / "d", "--role", "root", words=["root", "operator"], code=(2,))
-            for given in (("--list", "--revoke", "a"), ("--list", "--role", "reader"), ("--revoke", "a", "--days", 3)):
+            for given in (("--list", "--revoke", "a"), ("--list", "--role", "reader"), ("--revoke", "a", "--days", 3),
+                          ("--revoke", "a", "--format", "json"), ("--role", "reader", "--format", "table"),
+                          ("--role", "reader", "--json")):
                 self.fails("token", "--data", where / "d", *given, words=["cannot be used together"], code=(2,))
             self.fails("token", "--data", where / "d", "--revoke", "", words=["--revoke", "xlad token --list"],
                        code=(2,))
