@@ -208,9 +208,10 @@ TEST(Network, HostsHaveBracketsOnlyBeforeAPort) {
     EXPECT_EQ(*AddressForOthers("0.0.0.0:7", text), joined);
   }
   for (const char* bad : {"", "[]", "[::1", "::1]", "[[::1]]", "[::1]:80", "host:80", "10.0.0.1:80", "[host]", "a b",
-                          "host\n", "a,b", "user@host", "http://host", "10.0.0.0/8"}) {
+                          "host\n", "a,b", "user@host", "http://host", "10.0.0.0/8", "fe80::1%a b", "::1%\n", "::1%"}) {
     EXPECT_TRUE(absl::IsInvalidArgument(ParseHost(bad).status())) << bad;
   }
+  EXPECT_TRUE(absl::IsInvalidArgument(ParseHost(std::string("::1\0", 4)).status()));
   const absl::Status advertised = AddressForOthers("0.0.0.0:7", "host:80").status();
   EXPECT_NE(std::string(advertised.message()).find("--advertise: found host \"host:80\""), std::string::npos);
 }

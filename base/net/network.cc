@@ -219,10 +219,20 @@ std::unique_ptr<Connection> AdoptSocket(int fd, const std::string& peer) {
 
 namespace {
 
+// Whether a name or an IPv4 address can be this text.
+bool IsName(absl::string_view host) {
+  return !host.empty() && std::all_of(host.begin(), host.end(), [](char c) {
+    return absl::ascii_isalnum(c) || c == '-' || c == '.' || c == '_';
+  });
+}
+
 // Whether the text is an IPv6 address, which may end with the name of an interface ("fe80::1%eth0").
 bool IsIpv6(absl::string_view text) {
+  const size_t percent = text.find('%');
+  if (percent != absl::string_view::npos && !IsName(text.substr(percent + 1))) return false;
+  const std::string digits(text.substr(0, percent));
   in6_addr address{};
-  return inet_pton(AF_INET6, std::string(text.substr(0, text.find('%'))).c_str(), &address) == 1;
+  return digits.find('\0') == std::string::npos && inet_pton(AF_INET6, digits.c_str(), &address) == 1;
 }
 
 // Removes the brackets around an IPv6 address. Returns nullopt if there are other brackets.
@@ -231,13 +241,6 @@ std::optional<absl::string_view> WithoutBrackets(absl::string_view host) {
   if (host.size() < 2 || host.front() != '[' || host.back() != ']') return std::nullopt;
   host = host.substr(1, host.size() - 2);
   return IsIpv6(host) ? std::optional(host) : std::nullopt;
-}
-
-// Whether a name or an IPv4 address can be this text.
-bool IsName(absl::string_view host) {
-  return !host.empty() && std::all_of(host.begin(), host.end(), [](char c) {
-    return absl::ascii_isalnum(c) || c == '-' || c == '.' || c == '_';
-  });
 }
 
 }  // namespace

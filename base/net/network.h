@@ -79,7 +79,8 @@ struct HostPort {
 // 0 to 65535.
 absl::StatusOr<HostPort> ParseHostPort(absl::string_view address);
 // The host of a text without a port: "IPV6", "[IPV6]", or a name or an IPv4 address of ASCII letters, digits, "-", "."
-// and "_". The result has no brackets. InvalidArgument for any other text, such as one with a port.
+// and "_". IPV6 may end with "%" and the name of an interface, of the same characters. The result has no brackets.
+// InvalidArgument for any other text, such as one with a port.
 absl::StatusOr<std::string> ParseHost(absl::string_view text);
 // The reverse of ParseHostPort: "HOST:PORT", or "[IPV6]:PORT" if the host contains a colon.
 std::string JoinHostPort(absl::string_view host, int port);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/hash.h"
+#include "base/net/network.h"
 #include "base/quoted.h"
 #include "service/placement/device_mix.h"
 #include "service/state/worker.h"
@@ -172,10 +173,18 @@ absl::Status CheckTarget(const Target& target) {
   return Bad("target.chip", absl::StrCat(target.chip().size(), " bytes"), absl::StrCat("at most ", kMaxChipBytes));
 }
 
+// Peers connect to this address. It is empty if a worker has no peers, as in tests.
+absl::Status CheckDataAddress(const std::string& address) {
+  XLAD_RETURN_IF_ERROR(CheckText("data_address", address));
+  if (address.empty()) return absl::OkStatus();
+  const absl::StatusOr<HostPort> at = ParseHostPort(address);
+  return Annotate(at.ok() ? ParseHost(at->host).status() : at.status(), "data_address");
+}
+
 absl::Status CheckRegister(const RegisterWorker& message) {
   XLAD_RETURN_IF_ERROR(CheckId("worker_id", message.worker_id()));
   XLAD_RETURN_IF_ERROR(CheckText("host", message.host()));
-  XLAD_RETURN_IF_ERROR(CheckText("data_address", message.data_address()));
+  XLAD_RETURN_IF_ERROR(CheckDataAddress(message.data_address()));
   XLAD_RETURN_IF_ERROR(CheckText("version", message.version()));
   XLAD_RETURN_IF_ERROR(CheckRange("devices", message.devices(), 0, kMaxWorkerDevices));
   XLAD_RETURN_IF_ERROR(CheckTarget(message.target()));

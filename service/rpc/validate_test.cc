@@ -237,6 +237,18 @@ TEST(Validate, LimitsWhatWorkersOffer) {
 
 using Field = google::protobuf::FieldDescriptor;
 
+TEST(Validate, PeersConnectToAHostAndAPort) {
+  WorkerMessage message = Parsed<WorkerMessage>("register { worker_id: 'w' }");
+  for (const char* good : {"", "10.0.0.1:80", "[fd00::1]:80", "host-1.example:80"}) {
+    message.mutable_register_()->set_data_address(good);
+    EXPECT_TRUE(Validate(message).ok()) << Validate(message);
+  }
+  for (const char* bad : {"host", "host:x", "a b:80", "[fd00::1%a b]:80", "host\n:80"}) {
+    message.mutable_register_()->set_data_address(bad);
+    ExpectBad(Validate(message), "data_address");
+  }
+}
+
 // Appends elements until the field has more than `limit`.
 void Overfill(const Field* field, int limit, google::protobuf::Message* message) {
   const auto* reflection = message->GetReflection();
