@@ -85,6 +85,23 @@ class Arrays(ClusterTest):
         of_tree = [self.cluster.device_put({"x": self.x}, {"x": spec}, mesh=MESH)["x"] for spec in (P("dp"), P("tp"))]
         self.assertEqual([array.sharding.spec for array in of_tree], [P("dp"), P("tp")])
 
+    def test_only_uploaded_arrays_give_their_memory_to_the_results_of_device_put(self):
+        load, feeds, before = Session.load, [], set(self.cluster._operations)
+
+        def record(session, program, given):
+            feeds.append(list(given))
+            return load(session, program, given)
+
+        with mock.patch.object(Session, "load", record):
+            for columns in (3, 5):
+                there = self.cluster.device_put(self.x[:2, :columns], P("dp"), mesh=MESH)
+                self.check(self.cluster.device_put(there, P("dp"), mesh=MESH), self.x[:2, :columns])
+                self.check(there, self.x[:2, :columns])
+        self.assertEqual(feeds, [[0], [-1]] * 2)
+        # Programs for shapes that occur no longer are forgotten, because each operation has the program of one shape.
+        new = [operation for key, operation in self.cluster._operations.items() if key not in before]
+        self.assertEqual([len(operation._loaded) for operation in new], [1] * 4)
+
     def test_indexing(self):
         for index in [0, (1, -1), slice(1, 4), (..., 2), (slice(None, None, 2), None), self.n > 0,
                       np.array([3, 0]), (np.array([1, 2]), np.array([0, 11]))]:

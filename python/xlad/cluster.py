@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self, overload
 
+import numpy as np
+
 from xlad import interrupts
 from xlad.batch_stream import BatchSender
 from xlad.batches import DataOptions
@@ -21,6 +23,7 @@ from xlad.errors import Error
 from xlad.jitted import Host, Jitted, Options
 from xlad.job import Axes, Job, Recovery, axes_text, parse_axes, read_directory, whole_number
 from xlad.progress import for_user
+from xlad.remote_array import RemoteArray
 from xlad.run import Run, Status, Step, Watching
 from xlad.session import Session
 from xlad.training import Training, restore_like
@@ -198,11 +201,16 @@ class Cluster:
         `shardings` is a PartitionSpec, a NamedSharding, a function from a leaf's name to a PartitionSpec, None (not
         split), or a tree of these, which may be a prefix of the tree of arrays. `mesh` is that of `jit`.
         """
+        import jax
+
         def put(tree: Any) -> Any:
             return tree
 
-        make = lambda: self.jit(put, mesh=mesh, in_shardings=(shardings,), out_shardings=shardings)
-        key = _key_of_put(mesh, shardings)
+        # The results get the memory of the arrays that are uploaded for this call. Remote arrays can still be used.
+        donated = () if any(isinstance(leaf, RemoteArray) for leaf in jax.tree_util.tree_leaves(tree)) else (0,)
+        make = lambda: self.jit(put, mesh=mesh, in_shardings=(shardings,), out_shardings=shardings,
+                                donate_argnums=donated)
+        key = _key_of_put(mesh, shardings, tree, donated)
         return (make() if key is None else self._kept(key, make))(tree)
 
     def submit(self, job: Job, watching: Watching = Watching([]), recovery: Recovery = Recovery()) -> Run:
@@ -338,20 +346,25 @@ def connect(address: str | None = None, *, join: str | os.PathLike[str] | None =
     return Cluster(connection)
 
 
-def _key_of_put(mesh: Any, shardings: Any) -> Any:
-    """Returns a key of the arguments of device_put. Equal keys mean the same mesh and shardings. Returns None if a
-    sharding is a function, whose results may change, or has no hash."""
+def _key_of_put(mesh: Any, shardings: Any, tree: Any, donated: tuple[int, ...]) -> Any:
+    """Returns a key of the arguments of device_put. Equal keys mean the same mesh, shardings, structure, shapes and
+    types, so that each operation that is kept has one program. Returns None if a sharding is a function, whose results
+    may change, or if a part of the key has no hash."""
     import jax
 
+    from xlad.program import is_weak
     from xlad.shardings import P, placement
 
-    leaves, tree = jax.tree_util.tree_flatten(shardings, is_leaf=lambda x: isinstance(x, P))
-    key = ("device_put", placement(mesh, (shardings,), shardings).mesh, tree, tuple(leaves))
+    specs, of_specs = jax.tree_util.tree_flatten(shardings, is_leaf=lambda x: isinstance(x, P))
+    leaves, of_leaves = jax.tree_util.tree_flatten(tree)
+    shapes = tuple((np.shape(leaf), getattr(leaf, "dtype", type(leaf)), is_weak(leaf)) for leaf in leaves)
+    key = ("device_put", placement(mesh, (shardings,), shardings).mesh, of_specs, tuple(specs), of_leaves, shapes,
+           donated)
     try:
         hash(key)
     except TypeError:
         return None
-    return None if any(map(callable, leaves)) else key
+    return None if any(map(callable, specs)) else key
 
 
 def _joined_address(join: pathlib.Path) -> str:
