@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 
 import xlad
 from xlad import safetensors
-from xlad.batches import DataOptions
+from xlad.batches import DataOptions, stream
 from xlad.element_types import shape_text
 from xlad.training import Training
 from xlad.waiting import Waiting
@@ -173,6 +173,15 @@ class Trees(ClusterTest):
             self.assertEqual(lower(jnp.asarray(2.0), make), "f32[1,2]")
             with self.assertRaisesRegex(TypeError, r"the step returned f32\[3\] for state state, expected bf16"):
                 lower(np.float32(0.5), make)
+        refused = r"the step returned f32\[3\] for state state, expected bf16"
+        for scales in ((0.5, np.float32(0.5)), (np.float32(0.5), 0.5)):  # In one of two steps, jit would return f32.
+            batches = [{"scale": scale} for scale in scales]
+            with self.assertRaisesRegex(TypeError, refused):
+                Training(step, jnp.ones(3, jnp.bfloat16), batches, steps=2, options=DataOptions(),
+                         name=None).lower(None, None)
+        streamed = stream(iter([{"scale": 0.5}, {"scale": np.float32(0.5)}]), DataOptions(), 2)
+        with self.assertRaisesRegex(ValueError, "for scale in batch 1, expected a number of Python, as batch 0"):
+            list(streamed.read(0))
         rows = [jnp.broadcast_to(0.5, (3,))] * 2  # A batch that is one leaf with rows.
         Training(lambda state, batch: (state * batch, 0.0), jnp.ones(3, jnp.bfloat16), rows, steps=2,
                  options=DataOptions(), name=None).lower(None, None)

@@ -159,6 +159,7 @@ def _streamed(data: Any, drop_last: bool) -> Stream:
                 if drop_last and _has_fewer_rows(batch, example):
                     continue
                 both = _from_batches([example, batch], number)
+                _check_weak_types(first, both, number)
                 yield both.one(slice(first.rows, None))
                 number += 1
             if number == before:
@@ -247,13 +248,26 @@ def _from_batches(batches: list[Any], number: int = 1) -> Batches:
             column.append(array)
     rows = {column[0].shape[0] if column[0].ndim else 0 for column in columns}
     if len(rows) == 1 and 0 not in rows:
-        example = unflatten(treedef, [column[0] for column in columns])
         arrays = [_joined(np.concatenate, column) for column in columns]
-        return Batches(example, names, arrays, rows.pop(), len(batches), False)
+        count = rows.pop()
+        return Batches(unflatten(treedef, [array[:count] for array in arrays]), names, arrays, count, len(batches), False)
     arrays = [_joined(np.stack, column) for column in columns]
     return Batches(unflatten(treedef, [array[:1] for array in arrays]), names, arrays, 1, len(batches), True)
 
 
+def _check_weak_types(first: Batches, both: Batches, number: int) -> None:
+    """The step is traced with the types of the first batch. `both` has the first batch and batch `number`."""
+    from xlad import program
+
+    for name, one, other in zip(first.names, first.arrays, both.arrays):
+        if program.is_weak(one) and not program.is_weak(other):
+            raise ValueError(f"found {shape_text(other.dtype, other.shape[1:])} for {name} in batch {number}, expected "
+                             "a number of Python, as batch 0 has")
+
+
 def _joined(join: Callable[[list[np.ndarray]], np.ndarray], column: list[np.ndarray]) -> np.ndarray:
-    """Joins the arrays of one leaf. Its type is weak if that of the first batch is."""
-    return join(column).view(type(column[0]))
+    """Joins the arrays of one leaf. Its type is weak if it is weak in every batch."""
+    from xlad import program
+
+    joined = join(column)
+    return joined.view(program.WeakArray) if all(map(program.is_weak, column)) else joined
