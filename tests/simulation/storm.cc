@@ -161,7 +161,7 @@ bool Storm::IsReachable(const std::string& worker) const { return workers_->IsRe
 int64_t Storm::FinishedSteps(const std::string& job, int64_t attempt) const {
   return workers_->FinishedSteps(job, attempt);
 }
-void Storm::CheckAnswers() { workers_->CheckAnswers(); }
+void Storm::CheckNotices() { workers_->CheckNotices(); }
 bool Storm::HasDied(const std::string& worker) const { return workers_->HasDied(worker); }
 bool Storm::HasCutHost(const std::string& worker) const { return workers_->HasCutHost(worker); }
 bool Storm::IsWell(const std::string& worker) const { return workers_->IsWell(worker); }

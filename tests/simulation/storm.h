@@ -113,7 +113,7 @@ class Storm {
   bool HasLostWorkers() const;
   bool IsReachable(const std::string& worker) const;
   int64_t FinishedSteps(const std::string& job, int64_t attempt) const;
-  void CheckAnswers();
+  void CheckNotices();
   bool HasDied(const std::string& worker) const;
   bool HasCutHost(const std::string& worker) const;
   // Whether a worker has run without faults for so long that it cannot count as lost.

@@ -396,7 +396,7 @@ void StormClients::CheckJobs() {
   }
   if (storm_->is_responsive()) {
     CheckAttempts();
-    storm_->CheckAnswers();
+    storm_->CheckNotices();
     CheckIdleDevices();
     CheckCounts();
     for (const auto& client : clients_) {

@@ -31,7 +31,7 @@ struct StormWorkers::Task {
   int64_t stop_at = -1;
   std::set<int64_t> checkpoint_steps;         // The steps that CheckpointAt messages have named.
   std::map<int64_t, CheckpointShard> shards;  // The written but uncommitted shards, by step.
-  int committed_checks = 0;                   // How often in a row CheckAnswers has found a committed one.
+  int committed_checks = 0;                   // How often in a row CheckNotices has found a committed one.
   int start_checks = 0;                       // How often in a row it was ready, and the worker did not know the start.
   int64_t saved_step = -1;                    // The last step whose state was written, or the first step.
   int64_t skipped_step = -1;                  // The last step whose state could not be written.

@@ -59,7 +59,7 @@ int64_t StormWorkers::FinishedSteps(const std::string& job, int64_t attempt) con
 
 // The coordinator tells workers which checkpoints are committed and which attempts have started, and repeats this if a
 // worker connects again and has not received it.
-void StormWorkers::CheckAnswers() {
+void StormWorkers::CheckNotices() {
   constexpr int kMaxChecks = 6;
   for (const auto& process : processes_) {
     const bool is_reachable = IsReachable(process->id);

@@ -57,7 +57,7 @@ class StormWorkers {
   void CheckEnd() const;
   // Must be called regularly while the coordinator responds. Reports tasks that keep shards of committed checkpoints,
   // and tasks of started attempts whose workers do not know the start.
-  void CheckAnswers();
+  void CheckNotices();
   // The number of steps that an attempt has finished, or -1 if no worker has received its launch.
   int64_t FinishedSteps(const std::string& job, int64_t attempt) const;
   // Must be called after each batch of the coordinator. Reports placements on workers that the attempt should not have
