@@ -48,7 +48,7 @@ class Arrays(ClusterTest):
             for other in chosen(i):
                 with self.subTest(name, right=type(other)):
                     self.check(function(there, other), function(jnp.asarray(here), other))
-            for other in chosen(i + 2) if name not in ("pow", "mod") else ():
+            for other in chosen(i + 1) if name not in ("pow", "mod") else ():
                 with self.subTest(name, left=type(other)):
                     left = jnp.asarray(other) if isinstance(other, np.ndarray) else other
                     self.check(function(other, there), jnp.asarray(function(left, jnp.asarray(here))))
