@@ -250,7 +250,8 @@ def _from_batches(batches: list[Any], number: int = 1) -> Batches:
     if len(rows) == 1 and 0 not in rows:
         arrays = [_joined(np.concatenate, column) for column in columns]
         count = rows.pop()
-        return Batches(unflatten(treedef, [array[:count] for array in arrays]), names, arrays, count, len(batches), False)
+        example = unflatten(treedef, [array[:count] for array in arrays])
+        return Batches(example, names, arrays, count, len(batches), False)
     arrays = [_joined(np.stack, column) for column in columns]
     return Batches(unflatten(treedef, [array[:1] for array in arrays]), names, arrays, 1, len(batches), True)
 
