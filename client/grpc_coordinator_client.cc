@@ -25,10 +25,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
  public:
   GrpcCoordinatorClient(const Endpoint& endpoint, std::shared_ptr<TokenFile> token,
                         const std::shared_ptr<grpc::Channel>& channel)
-      : address_(endpoint.address),
-        has_tls_(!endpoint.ca_file.empty()),
-        token_(std::move(token)),
-        stub_(Coordinator::NewStub(channel)) {}
+      : endpoint_(endpoint), token_(std::move(token)), stub_(Coordinator::NewStub(channel)) {}
 
   absl::StatusOr<std::string> Submit(const Job& job, const std::string& client_key) override {
     HasBlobsRequest has;
@@ -259,17 +256,18 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
       if (!status.error_details().empty()) {
         return absl::UnavailableError(
-            absl::StrCat("coordinator ", address_, " cannot serve the call now: ", status.error_message()));
+            absl::StrCat("coordinator ", endpoint_.address, " cannot serve the call now: ", status.error_message()));
       }
+      const std::string advice = AdviceToJoin(endpoint_);
       return absl::UnavailableError(absl::StrCat(
-          "coordinator ", address_, " cannot be reached: ", status.error_message(),
-          "; xlad up starts one on this machine, and --coordinator HOST:PORT names another one",
-          has_tls_ ? "" : "; one that serves other machines expects --join FILE (of `xlad token`)"));
+          "coordinator ", endpoint_.address, " cannot be reached: ", status.error_message(),
+          advice.empty() ? "; xlad up starts one on this machine, and --coordinator HOST:PORT names another one"
+                         : advice));
     }
     // This client ignores the status of calls that it cancels itself, so the coordinator, which is stopping, has
     // canceled this call.
     if (status.error_code() == grpc::StatusCode::CANCELLED) {
-      return absl::UnavailableError(absl::StrCat("coordinator ", address_, " ended the call"));
+      return absl::UnavailableError(absl::StrCat("coordinator ", endpoint_.address, " ended the call"));
     }
     return absl::Status(code, status.error_message());
   }
@@ -355,8 +353,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     return status.ok() ? absl::UnavailableError("the coordinator ended the stream") : ToStatus(status);
   }
 
-  const std::string address_;
-  const bool has_tls_;
+  const Endpoint endpoint_;
   const std::shared_ptr<TokenFile> token_;
   const std::unique_ptr<Coordinator::Stub> stub_;
 };

@@ -28,8 +28,6 @@ constexpr int64_t kProbePeriodMs = 2000;
 constexpr std::chrono::milliseconds kFlushFor{500};
 // The time limit for the stream's status after the last message.
 constexpr std::chrono::milliseconds kStatusWithin{300};
-// Follows the error of a connection without TLS. A coordinator that uses TLS closes it like one that does not serve.
-constexpr char kWithoutTls[] = "; a coordinator that serves other machines expects --join FILE (of `xlad token`)";
 
 // Whether the same call would fail again.
 bool IsFinal(const grpc::Status& status) {
@@ -239,9 +237,7 @@ class GrpcAttachment final : public Attachment {
     bool logged = false;  // Whether the loss of the connection has been logged.
     do {
       const std::shared_ptr<grpc::Channel> channel = Connect(connect_ms);
-      const char* const hint = coordinator_.ca_file.empty() ? kWithoutTls : "";
-      grpc::Status status(grpc::StatusCode::UNAVAILABLE,
-                          absl::StrCat("cannot connect to ", coordinator_.address, hint));
+      grpc::Status status(grpc::StatusCode::UNAVAILABLE, absl::StrCat("cannot connect to ", coordinator_.address));
       bool has_received = false;
       const std::string token = token_->Token();
       if (channel != nullptr) status = Attach(channel, token, &has_received);
@@ -253,7 +249,10 @@ class GrpcAttachment final : public Attachment {
                               absl::StrCat("the coordinator rejected this worker: ", status.error_message())));
         return;
       }
-      if (has_received || !logged) LogWarn("no connection to the coordinator", {{"error", status.error_message()}});
+      if (has_received || !logged) {
+        const std::string advice = channel == nullptr ? AdviceToJoin(coordinator_) : "";
+        LogWarn("no connection to the coordinator", {{"error", absl::StrCat(status.error_message(), advice)}});
+      }
       logged = true;
       connect_ms = has_received ? kMinConnectMs : std::min(connect_ms * 2, kMaxConnectMs);
     } while (Pause());

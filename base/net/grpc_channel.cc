@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kMaxMessageBytes = 64 << 20;
 constexpr std::chrono::seconds kRereadAfter{1};  // The age at which a token is read again.
+constexpr int64_t kDialMs = 200;                 // Only for addresses on loopback.
 // The time limit of one attempt to connect. gRPC calls it the minimum reconnect backoff.
 constexpr int kConnectTimeoutMs = 2000;
 
@@ -64,6 +65,12 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const Endpoint& endpo
   grpc::SslCredentialsOptions options;
   XLAD_ASSIGN_OR_RETURN(options.pem_root_certs, RealFileSystem().Read(endpoint.ca_file));
   return grpc::CreateCustomChannel(target, grpc::SslCredentials(options), Arguments());
+}
+
+std::string AdviceToJoin(const Endpoint& coordinator) {
+  if (!coordinator.ca_file.empty() || !TcpNetwork().Dial(coordinator.address, kDialMs).ok()) return "";
+  return "; a program accepts connections there, and a coordinator that serves other machines expects --join FILE (of "
+         "`xlad token`)";
 }
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeSessionChannel(const std::string& address,

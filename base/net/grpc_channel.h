@@ -30,6 +30,11 @@ struct Endpoint {
 // is empty. Otherwise the error of reading ca_file.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const Endpoint& endpoint);
 
+// Returns the advice that follows the error of a coordinator that cannot be reached. It is empty unless the endpoint
+// has no TLS and a program accepts connections at its address. A coordinator that serves other machines does, and
+// closes connections without TLS.
+std::string AdviceToJoin(const Endpoint& coordinator);
+
 // The host name in the certificate of the first worker of a session.
 inline constexpr char kSessionHostName[] = "xlad-session";
 

@@ -337,7 +337,10 @@ def connect(address: str | None = None, *, join: str | os.PathLike[str] | None =
     address = address or "127.0.0.1:7411"
     ca_file = ca_file or os.environ.get("XLAD_TLS_CA")
     token_file = token_file or os.environ.get("XLAD_TOKEN_FILE")
-    connection = Connection(address, ca_file, token_file)
+    # A coordinator that serves other machines closes connections without TLS.
+    advice = "" if ca_file else ("a program accepts connections there, and a coordinator that serves other machines "
+                                 "expects join=FILE (of xlad token)")
+    connection = Connection(address, ca_file, token_file, advice=advice)
     try:
         connection.call("ListWorkers", timeout=10)
     except BaseException:

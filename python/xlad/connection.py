@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import pathlib
+import socket
 import time
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, TypeVar
@@ -83,9 +84,10 @@ class Connection:
 
     def __init__(self, address: str, ca_file: str | None = None, token_file: str | None = None,
                  token: str | None = None, what: str = "coordinator",
-                 authority: tuple[str, str] | None = None) -> None:
+                 authority: tuple[str, str] | None = None, advice: str = "") -> None:
         """`what` names the server in errors. `token` is the bearer token if there is no `token_file`. `authority`
-        replaces `ca_file`: it is the text of the authority's certificate, and the name in the server's certificate."""
+        replaces `ca_file`: it is the text of the authority's certificate, and the name in the server's certificate.
+        `advice` is part of errors if the server cannot be reached although a program accepts connections there."""
         host, colon, port = address.rpartition(":")
         if not colon or not host or not port.isdigit():
             raise ValueError(f"found address {address!r}, expected HOST:PORT")
@@ -94,7 +96,7 @@ class Connection:
                              "token_file")
         self.address = address
         self._what = what
-        self._has_tls = bool(authority or ca_file)
+        self._advice = advice
         self._closed = False
         self._token = _Token(token or "", pathlib.Path(token_file) if token_file else None)
         if authority:
@@ -228,13 +230,22 @@ class Connection:
             answered = any(key == "grpc-status-details-bin" for key, _ in error.trailing_metadata() or ())
             what = "cannot serve the call now" if answered else "cannot be reached"
             details = f"{self._what} {self.address} {what}: {details}"
-            if not answered and not self._has_tls and self._what == "coordinator":
-                details += "; a coordinator that serves other machines expects join=FILE (of xlad token)"
+            if not answered and self._advice and _accepts_connections(self.address):
+                details = f"{details}; {self._advice}"
         return Error(details, error.code().name)
 
 
 def _metadata(token: str) -> list[tuple[str, str]]:
     return [("authorization", f"Bearer {token}")] if token else []
+
+
+def _accepts_connections(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 def sha256(data: bytes) -> str:

@@ -310,12 +310,9 @@ class Commands(unittest.TestCase):
         with socket.socket() as silent:  # Bound, so that no other program listens on the port.
             silent.bind(("127.0.0.1", 0))
             unused = f"127.0.0.1:{silent.getsockname()[1]}"
-            self.fails("ps", "--coordinator", unused, words=[unused, "expects --join FILE"], code=(3,))
+            err = self.fails("ps", "--coordinator", unused, words=[unused, "xlad up starts one"], code=(3,))
+            self.assertNotIn("--join", err)
             self.fails("ps", "--coordinator", "nowhere", words=["nowhere"], code=(2,))
-            with folder() as where:
-                worker = Process(where / "log", "worker", "--coordinator", unused)
-                self.addCleanup(worker.close)
-                wait_for(lambda: "expects --join FILE" in worker.log(), "the worker to say what may be missing")
             self.fails("worker", "--advertise", "a b", words=['found host "a b"'], code=(2,))
             # No name server is asked for a name with an empty label.
             self.fails("worker", "--coordinator", unused, "--listen", "no..such.host", words=["no..such.host"])
@@ -375,6 +372,22 @@ class Commands(unittest.TestCase):
             listed = json.loads(xlad("token", "--data", where / "data", "--list", "--format", "json")[1])
             self.assertEqual([token["user"] for token in listed], ["rita"], "the operator's token must not exist")
             self.assertEqual(started.terminate(), 0, started.log())
+
+    def test_connections_without_tls_to_a_coordinator_with_tls(self):
+        with folder() as where, mock.patch.dict(os.environ, {"XDG_CONFIG_HOME": str(where / "config")}):
+            coordinator = Process(where / "log", "coordinator", "--listen", "0.0.0.0:0", "--advertise", "localhost",
+                                  "--data", where / "data")
+            self.addCleanup(coordinator.close)
+            join = where / "config/xlad/join"
+            wait_for(join.exists, "the coordinator to write the join file of its user")
+            address = join.read_text().splitlines()[1].removeprefix("address: ")
+            err = self.fails("ps", "--coordinator", address, words=["expects --join FILE"], code=(3,))
+            self.assertNotIn("xlad up", err)
+            worker = Process(where / "worker.log", "worker", "--coordinator", address)
+            self.addCleanup(worker.close)
+            wait_for(lambda: "expects --join FILE" in worker.log(), "the worker to say what may be missing")
+            worker.close()
+            self.assertEqual(coordinator.terminate(), 0, coordinator.log())
 
     def test_outputs_that_cannot_be_written_are_refused_before_the_training(self):
         with folder() as where:
