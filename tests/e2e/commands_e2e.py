@@ -380,7 +380,8 @@ class Commands(unittest.TestCase):
             self.addCleanup(coordinator.close)
             join = where / "config/xlad/join"
             wait_for(join.exists, "the coordinator to write the join file of its user")
-            address = join.read_text().splitlines()[1].removeprefix("address: ")
+            port = join.read_text().splitlines()[1].rpartition(":")[2]
+            address = f"127.0.0.1:{port}"  # The join file of the user is for localhost.
             err = self.fails("ps", "--coordinator", address, words=["expects --join FILE"], code=(3,))
             self.assertNotIn("xlad up", err)
             worker = Process(where / "worker.log", "worker", "--coordinator", address)
