@@ -100,8 +100,8 @@ void Storm::CheckOwner(const LaunchTask& launch) {
   if (launch.has_owner() != coordinator_options_.share_workers && launch.owner() == (launch.has_owner() ? owner : "")) {
     return;
   }
-  Violate(absl::StrCat("the launch of ", launch.job_id(), " names \"", launch.owner(), "\" as owner, not \"", owner,
-                       "\""));
+  Violate(
+      absl::StrCat("the launch of ", launch.job_id(), " names \"", launch.owner(), "\" as owner, not \"", owner, "\""));
 }
 
 // --- The coordinator's process.
@@ -220,8 +220,7 @@ void Storm::AimAtAdoption() {
   const auto& peers = adopted->placed.peers();
   const int64_t first = Between(0, peers.size() - 1);
   const int64_t second = (first + Between(1, peers.size() - 1)) % peers.size();
-  workers_->CutDuringAdoption(peers[static_cast<int>(first)].worker_id(),
-                              peers[static_cast<int>(second)].worker_id());
+  workers_->CutDuringAdoption(peers[static_cast<int>(first)].worker_id(), peers[static_cast<int>(second)].worker_id());
 }
 
 // Sometimes plans a fault of the coordinator or the worker for the time of the command, or up to 200 ms later.
@@ -318,7 +317,8 @@ void Storm::FailDisk(int64_t within_operations) {
                                        DiskFault::kLostSync, DiskFault::kLostSync, DiskFault::kAmbiguousSync};
   ++result_.disk_faults;
   const DiskFault fault = kDiskFaults[random_->Below(std::size(kDiskFaults))];
-  disk_.FailAt(disk_.operations() + Between(1, within_operations), fault, Between(1, 12));
+  const int64_t first = disk_.operations() + Between(1, within_operations), count = Between(1, 12);
+  disk_.FailAt(first, fault, count);
   // Records that are read after a lost sync may be missing after the next crash.
   if (aims_ && fault == DiskFault::kLostSync && random_->Below(2) == 0) {
     After(Between(500, 5000), [this] {
@@ -381,7 +381,9 @@ void Storm::PerformOne(const service::Action& action) {
     } else if (!fails) {
       stored = workers_->StoreIndex(store->index);
     }
-    later(Between(1, is_fast ? 3 : fails || calm_ ? 100 : 1500),
+    later(Between(1, is_fast          ? 3
+                     : fails || calm_ ? 100
+                                      : 1500),
           [request = *store, stored](Core& c) { c.OnIndexStored(request, stored); });
   } else if (const auto* dropped = std::get_if<service::DropCheckpoint>(&action)) {
     model_.CheckRemoved(dropped->uri);
