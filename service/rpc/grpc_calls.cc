@@ -91,6 +91,7 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
     const std::lock_guard lock(mutex_);
     gone_ = true;
     changed_.notify_all();
+    if (on_gone_) std::exchange(on_gone_, nullptr)();
   }
   void OnDone() override {
     message_limits_->End(last_);
@@ -140,6 +141,11 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
     XLAD_RETURN_IF_ERROR(access_.CheckToken());
     const std::lock_guard lock(mutex_);
     return gone_ ? absl::CancelledError("the client has disconnected") : absl::OkStatus();
+  }
+  void SetOnGone(std::function<void()> on_gone) override {
+    const std::lock_guard lock(mutex_);
+    on_gone_ = std::move(on_gone);
+    if (gone_ && on_gone_) std::exchange(on_gone_, nullptr)();
   }
   const CallerAccess& access() const override { return access_; }
   absl::Status CheckJob(const std::string& job_id) override { return CheckJobOf(access_, *key_of_job_, job_id); }
@@ -236,6 +242,7 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
   bool reads_ahead_ = false;
   bool writing_ = false;
   bool gone_ = false;
+  std::function<void()> on_gone_;
   grpc::ByteBuffer incoming_, outgoing_;
   std::optional<grpc::ByteBuffer> held_;
 };

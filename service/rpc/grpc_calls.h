@@ -55,6 +55,10 @@ class CallStream {
   // Cancelled if the client has disconnected, Unauthenticated if the caller's token has become invalid. Long work that
   // reads and writes no messages must call it regularly, so that it ends with its client.
   virtual absl::Status CheckClient() = 0;
+  // Calls `on_gone` once when the client disconnects, or at once if it has disconnected. `on_gone` must not block and
+  // must not call this object; it may run on another thread. Null removes the function, which then no longer runs. A
+  // handler that waits for another server needs it, and must remove it before it returns.
+  virtual void SetOnGone(std::function<void()> on_gone) = 0;
   virtual const CallerAccess& access() const = 0;
   // NotFound unless the caller may see this job or session.
   virtual absl::Status CheckJob(const std::string& job_id) = 0;

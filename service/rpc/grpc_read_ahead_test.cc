@@ -91,26 +91,13 @@ TEST(ReadAhead, TheNextMessageArrivesWhileTheHandlerIsBusy) {
   pool.Stop();
 }
 
-// Work that takes long and sends no messages must end with its client.
-TEST(GoneClient, EndsTheWorkOfItsHandler) {
-  std::promise<void> began;
-  std::promise<absl::Status> ended;
+// Calls `handler`. The client leaves as soon as `began` has a value.
+void CallAndLeave(std::promise<void>* began, Handler handler) {
   HandlerPool pool(1, 1);
   MessageLimits limits(std::chrono::hours(1));
   CallTable table;
   table.message_limits = &limits;
-  table.methods["HasBlobs"] = {&pool, 64 << 20, [&](CallStream* stream) -> absl::Status {
-                                 XLAD_RETURN_IF_ERROR(ReadRequest<HasBlobsRequest>(stream).status());
-                                 absl::Status status = stream->CheckClient();
-                                 EXPECT_TRUE(status.ok()) << "the client still waits: " << status;
-                                 began.set_value();
-                                 while (status.ok()) {
-                                   std::this_thread::yield();
-                                   status = stream->CheckClient();
-                                 }
-                                 ended.set_value(status);
-                                 return status;
-                               }};
+  table.methods["HasBlobs"] = {&pool, 64 << 20, std::move(handler)};
   TableServer server(std::move(table));
   const auto stub = Coordinator::NewStub(*MakeChannel({server.address(), "", ""}));
   grpc::ClientContext context;
@@ -119,12 +106,45 @@ TEST(GoneClient, EndsTheWorkOfItsHandler) {
     HasBlobsResponse response;
     EXPECT_EQ(stub->HasBlobs(&context, HasBlobsRequest(), &response).error_code(), grpc::StatusCode::CANCELLED);
   });
-  began.get_future().wait();
+  began->get_future().wait();
   context.TryCancel();
-  EXPECT_TRUE(absl::IsCancelled(ended.get_future().get()));
   client.join();
   server.Shutdown();
   pool.Stop();
+}
+
+// Work that takes long and sends no messages must end with its client.
+TEST(GoneClient, EndsTheWorkOfItsHandler) {
+  std::promise<void> began;
+  absl::Status status;
+  CallAndLeave(&began, [&](CallStream* stream) -> absl::Status {
+    XLAD_RETURN_IF_ERROR(ReadRequest<HasBlobsRequest>(stream).status());
+    status = stream->CheckClient();
+    EXPECT_TRUE(status.ok()) << "the client still waits: " << status;
+    began.set_value();
+    while (status.ok()) {
+      std::this_thread::yield();
+      status = stream->CheckClient();
+    }
+    return status;
+  });
+  EXPECT_TRUE(absl::IsCancelled(status)) << status;
+}
+
+TEST(GoneClient, IsReportedToAHandlerThatWaitsForAnotherServer) {
+  std::promise<void> began;
+  CallAndLeave(&began, [&](CallStream* stream) -> absl::Status {
+    XLAD_RETURN_IF_ERROR(ReadRequest<HasBlobsRequest>(stream).status());
+    std::promise<void> gone;
+    stream->SetOnGone([&] { gone.set_value(); });
+    began.set_value();
+    gone.get_future().wait();
+    bool is_told_at_once = false;
+    stream->SetOnGone([&] { is_told_at_once = true; });
+    EXPECT_TRUE(is_told_at_once);
+    stream->SetOnGone(nullptr);
+    return absl::CancelledError("the client left");
+  });
 }
 
 // Each message has 1.8 MB and takes 58 MB of memory.

@@ -18,7 +18,8 @@ class Relay {
   explicit Relay(Engine* engine) : engine_(engine) {}
 
   // Waits until the session runs, calls `work` with a stub for its first worker and a context that has the session's
-  // key, and returns its status.
+  // key, and returns its status. The call of the worker is canceled when the client disconnects, because the worker may
+  // answer late or never.
   template <typename Work>
   absl::Status Call(const std::string& session_id, CallStream* stream, const Work& work) {
     const auto check = [stream] { return stream->CheckClient(); };
@@ -26,7 +27,9 @@ class Relay {
     XLAD_ASSIGN_OR_RETURN(const std::shared_ptr<SessionWorker::Stub> stub, StubFor(place));
     grpc::ClientContext context;
     PrepareCall(&context, place.key(), /*timeout_ms=*/0);
+    stream->SetOnGone([&context] { context.TryCancel(); });
     const grpc::Status status = work(stub.get(), &context);
+    stream->SetOnGone(nullptr);
     return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
   }
 
