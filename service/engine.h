@@ -119,7 +119,8 @@ class Engine {
   // Waits until the session runs. Calls `check` at least once per second; an error of it ends the wait.
   using Check = BlobStore::Check;
   absl::StatusOr<LocateSessionResponse> AwaitSession(const std::string& session_id, const Check& check);
-  // Waits until the session runs, as AwaitSession does, and until the program is built.
+  // Waits until the session runs, as AwaitSession does, and until the program is built. An error of `check` also
+  // cancels the build.
   absl::StatusOr<LoadProgramResponse> LoadProgram(const LoadProgramRequest& request, const Check& check);
   absl::Status CloseSession(const std::string& session_id, const std::string& actor = "");
 
@@ -195,8 +196,9 @@ class Engine {
                                         const ChildLimits& limits);
   // The folder of kernels that earlier builds of this user have compiled, or nullopt if there is no cache.
   std::optional<storage::EntryFolder> ObjectsFor(const std::string& user) const;
-  // Runs RunBuild in the build queue and waits for it. Cancelled if the job's builds are canceled.
-  absl::StatusOr<BuiltProgram> RunQueuedBuild(const std::string& job_id, const BuildRequest& build);
+  // Runs RunBuild in the build queue and waits for it. Cancelled if the job's builds are canceled. Calls `check`
+  // several times per second; an error of it cancels the build.
+  absl::StatusOr<BuiltProgram> RunQueuedBuild(const std::string& job_id, const BuildRequest& build, const Check& check);
   // Records why the latest build was not isolated; the text is empty if it was isolated. Logs a warning when the text
   // changes from empty to a reason.
   void NoteIsolation(const std::string& not_isolated);

@@ -18,6 +18,9 @@ namespace {
 // build gets about a third of the processor time of a thread of a step.
 constexpr int kOptimizingNice = 5;
 
+// How often the call of a client that waits for a build checks whether the client is still there.
+constexpr std::chrono::milliseconds kCheckInterval{200};
+
 // Checks that the checkpoint has every state parameter of the job, in its shape or as the bytes of that shape. Workers
 // could not load any other checkpoint.
 absl::Status CheckTensors(const JobSpec& spec, const CheckpointIndex& index, const std::string& uri) {
@@ -186,7 +189,8 @@ void Engine::NoteIsolation(const std::string& not_isolated) {
       {{"missing", reason}});
 }
 
-absl::StatusOr<BuiltProgram> Engine::RunQueuedBuild(const std::string& job_id, const BuildRequest& build) {
+absl::StatusOr<BuiltProgram> Engine::RunQueuedBuild(const std::string& job_id, const BuildRequest& build,
+                                                    const Check& check) {
   // The queue drops a canceled build that has not started. The destructor of Result then sets the error.
   struct Result {
     std::promise<absl::StatusOr<BuiltProgram>> promise;
@@ -201,9 +205,15 @@ absl::StatusOr<BuiltProgram> Engine::RunQueuedBuild(const std::string& job_id, c
   };
   auto result = std::make_shared<Result>();
   auto future = result->promise.get_future();
-  builds_->Add(job_id, [this, job_id, build, result = std::move(result)](CancelSignal* cancel) {
+  const int64_t number = builds_->Add(job_id, [this, job_id, build, result = std::move(result)](CancelSignal* cancel) {
     result->Set(RunBuild(build, job_id, LimitsOf(cancel)));
   });
+  while (future.wait_for(kCheckInterval) != std::future_status::ready) {
+    const absl::Status wanted = check();
+    if (wanted.ok()) continue;
+    builds_->CancelOne(number);
+    return wanted;
+  }
   return future.get();
 }
 

@@ -65,7 +65,7 @@ absl::StatusOr<LoadProgramResponse> Engine::LoadProgram(const LoadProgramRequest
                           return coordinator.sessions().TargetOf(JobId(id));
                         }));
   XLAD_ASSIGN_OR_RETURN(*build.mutable_program(), blobs_->Get(request.program_blob()));
-  XLAD_ASSIGN_OR_RETURN(const BuiltProgram built, RunQueuedBuild(id, build));
+  XLAD_ASSIGN_OR_RETURN(const BuiltProgram built, RunQueuedBuild(id, build, check));
   XLAD_ASSIGN_OR_RETURN(const Executable executable, LoadExecutable(built.executable_digest));
   XLAD_RETURN_IF_ERROR(CheckCompiledFor(executable, build.target()));
   XLAD_ASSIGN_OR_RETURN(auto plans, PlanCollectives(executable, DeviceCount(spec.mesh())));

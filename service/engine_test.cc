@@ -11,12 +11,17 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <mutex>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include "base/hash.h"
 #include "base/testing/test_folder.h"
 #include "proto/protocol.h"
 #include "service/restore.h"
+#include "service/state/messages.h"
+#include "service/testing/whole_message.h"
 
 namespace xlad::service {
 namespace {
@@ -51,10 +56,24 @@ bool AnotherProcessCanLock(const std::string& path) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 1;
 }
 
+// A worker that answers nothing.
 class SilentWorker final : public Outbox {
  public:
-  void Send(const CoordinatorMessage&, std::shared_ptr<const std::string>) override {}
+  void Send(const CoordinatorMessage& message, std::shared_ptr<const std::string> common) override {
+    const CoordinatorMessage whole = WholeOf({ConnectionId(), message, std::move(common)});
+    const std::lock_guard lock(mutex_);
+    if (whole.has_launch()) launched_ = AttemptOf(whole.launch());
+  }
   void Close() override {}
+  // The attempt that this worker was told to launch last.
+  std::optional<AttemptId> launched() const {
+    const std::lock_guard lock(mutex_);
+    return launched_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::optional<AttemptId> launched_;
 };
 
 class EngineTest : public testing::Test {
@@ -82,8 +101,8 @@ class EngineTest : public testing::Test {
     registration->set_incarnation(1);
     registration->set_devices(8);
     registration->set_protocol(kProtocol);
-    const ConnectionId connection = engine_->Attach(&worker_);
-    engine_->OnMessage(connection, message);
+    connection_ = engine_->Attach(&worker_);
+    engine_->OnMessage(connection_, message);
   }
   std::string Submit(const std::string& program) {
     // The hold keeps a collection from removing the blob between the upload and the submission.
@@ -113,6 +132,7 @@ class EngineTest : public testing::Test {
   const std::string folder_ = own_folder_.path();
   EngineOptions options_;
   SilentWorker worker_;
+  ConnectionId connection_;
   std::unique_ptr<Engine> engine_;
 };
 
@@ -134,6 +154,37 @@ TEST_F(EngineTest, HugeProgramsDoNotBlockOthersAndEndWithTheirJobs) {
   EXPECT_EQ(engine_->GetJob(first)->state(), CANCELLED);
   engine_->Stop();
   EXPECT_NE(kill(second_pid, 0), 0) << "the build ends when the engine stops";
+}
+
+TEST_F(EngineTest, TheBuildOfASessionEndsWithItsClient) {
+  options_.build_limits.timeout_ms = kPatienceMs;
+  options_.coordinator.lost_ms = kPatienceMs;
+  Start();
+  OpenSessionRequest open;
+  open.set_client_key("key");
+  open.add_mesh()->set_size(8);
+  const auto session = engine_->OpenSession(open);
+  ASSERT_TRUE(session.ok()) << session.status();
+  ASSERT_TRUE(engine_->HoldSession(session->session_id()).ok());
+  ASSERT_TRUE(Eventually([&] { return worker_.launched().has_value(); }));
+  WorkerMessage ready;
+  SetAttempt(*worker_.launched(), ready.mutable_ready());
+  ready.mutable_ready()->set_session_address("127.0.0.1:1");
+  engine_->OnMessage(connection_, ready);
+
+  const auto hold = engine_->blobs().Hold({Sha256Hex("huge-1")});
+  LoadProgramRequest load;
+  load.set_session_id(session->session_id());
+  load.set_program_blob(*engine_->blobs().Put("huge-1"));
+  const auto leave_when_it_builds = [&]() -> absl::Status {
+    const bool builds = RealFileSystem().Exists(JoinPath(folder_, "huge-1"));
+    return builds ? absl::CancelledError("the client left") : absl::OkStatus();
+  };
+  const absl::Status loading = engine_->LoadProgram(load, leave_when_it_builds).status();
+  EXPECT_TRUE(absl::IsCancelled(loading)) << loading;
+  const pid_t builder = Builder("huge-1");
+  ASSERT_GT(builder, 0);
+  EXPECT_TRUE(Eventually([&] { return kill(builder, 0) != 0; }));
 }
 
 // No other process can lock the log, even while it is created, written or copied. Therefore a second coordinator on the

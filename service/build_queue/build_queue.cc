@@ -27,23 +27,36 @@ void BuildQueue::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void BuildQueue::Add(const std::string& job_id, Work work, bool is_urgent) {
+int64_t BuildQueue::Add(const std::string& job_id, Work work, bool is_urgent) {
   auto build = std::make_unique<Build>();
   build->job_id = job_id;
   build->work = std::move(work);
   build->is_urgent = is_urgent;
   std::lock_guard<std::mutex> lock(mutex_);
-  if (ending_) return;
+  const int64_t number = next_number_++;
+  if (ending_) return number;
+  build->number = number;
   waiting_.push_back(std::move(build));
   changed_.notify_all();
+  return number;
+}
+
+template <typename Condition>
+void BuildQueue::CancelIf(const Condition& condition) {
+  std::erase_if(waiting_, condition);
+  for (const auto& build : running_) {
+    if (condition(build)) build->cancel.Raise();
+  }
 }
 
 void BuildQueue::Cancel(const std::string& job_id) {
   std::lock_guard<std::mutex> lock(mutex_);
-  std::erase_if(waiting_, [&](const auto& build) { return build->job_id == job_id; });
-  for (const auto& build : running_) {
-    if (build->job_id == job_id) build->cancel.Raise();
-  }
+  CancelIf([&](const auto& build) { return build->job_id == job_id; });
+}
+
+void BuildQueue::CancelOne(int64_t number) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  CancelIf([&](const auto& build) { return build->number == number; });
 }
 
 bool BuildQueue::HasRoom(bool for_urgent) const {

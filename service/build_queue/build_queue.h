@@ -40,13 +40,16 @@ class BuildQueue {
 
   // Drops the builds that have not started, cancels those that run, and waits for them. Idempotent.
   void Stop();
-  // Destroys `work` if the queue has been stopped.
-  void Add(const std::string& job_id, Work work, bool is_urgent = true);
+  // Returns the number of the build, for CancelOne. Destroys `work` if the queue has been stopped.
+  int64_t Add(const std::string& job_id, Work work, bool is_urgent = true);
   // Drops the builds of this job that have not started, and raises the signal of those that run.
   void Cancel(const std::string& job_id);
+  // Cancels the build with this number in the same way. Does nothing if it has ended.
+  void CancelOne(int64_t number);
 
  private:
   struct Build {
+    int64_t number = 0;
     std::string job_id;
     Work work;
     bool is_urgent = true;
@@ -59,6 +62,8 @@ class BuildQueue {
 
   void Run();
   // The caller of the following methods must hold mutex_.
+  template <typename Condition>
+  void CancelIf(const Condition& condition);
   void StartBuilds();
   Builds::iterator Next();              // The build to start now, or the end of waiting_.
   bool HasRoom(bool for_urgent) const;  // Whether one more build of this urgency may run.
@@ -68,6 +73,7 @@ class BuildQueue {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ending_ = false;
+  int64_t next_number_ = 0;
   Builds waiting_, running_;
   std::thread thread_;  // Starts builds and joins the threads of those that are done.
 };

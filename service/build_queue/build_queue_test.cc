@@ -21,19 +21,20 @@ class BuildQueueTest : public ::testing::Test {
     return {.young = 2, .all = 4, .not_urgent = 2, .old_after_ms = 1000, .clock = clock};
   }
 
-  // Adds a build that ends when the test ends it or when it is canceled.
-  void Add(const std::string& job, bool is_urgent = true) {
-    const auto work = [this, job](CancelSignal* cancel) {
+  // Adds a build that ends when the test ends it or when it is canceled. Without `job`, it belongs to a job of its
+  // name.
+  int64_t Add(const std::string& name, bool is_urgent = true, const std::string& job = "") {
+    const auto work = [this, name](CancelSignal* cancel) {
       std::unique_lock<std::mutex> lock(mutex_);
-      started_.push_back(job);
+      started_.push_back(name);
       changed_.notify_all();
       // The signal does not notify this condition variable, so the loop polls the signal.
-      while (!let_end_.contains(job) && !cancel->raised()) changed_.wait_for(lock, std::chrono::milliseconds(5));
-      if (cancel->raised()) canceled_.insert(job);
-      ended_.insert(job);
+      while (!let_end_.contains(name) && !cancel->raised()) changed_.wait_for(lock, std::chrono::milliseconds(5));
+      if (cancel->raised()) canceled_.insert(name);
+      ended_.insert(name);
       changed_.notify_all();
     };
-    queue_.Add(job, work, is_urgent);
+    return queue_.Add(job.empty() ? name : job, work, is_urgent);
   }
   void LetEnd(const std::string& job) {
     std::unique_lock<std::mutex> lock(mutex_);
@@ -102,6 +103,22 @@ TEST_F(BuildQueueTest, CancelEndsRunningBuildsAndDropsWaitingBuilds) {
   EXPECT_EQ(WaitForStarted(3)[2], "d") << "c was dropped";
   LetEnd("b");
   LetEnd("d");
+  std::lock_guard<std::mutex> lock(mutex_);
+  EXPECT_THAT(canceled_, ElementsAre("a"));
+}
+
+TEST_F(BuildQueueTest, CancelOneLeavesTheOtherBuildsOfItsJob) {
+  const int64_t running = Add("a", /*is_urgent=*/true, "job");
+  Add("b", /*is_urgent=*/true, "job");
+  const int64_t waiting = Add("c", /*is_urgent=*/true, "job");
+  Add("d", /*is_urgent=*/true, "job");
+  WaitForStarted(2);
+  queue_.CancelOne(waiting);
+  queue_.CancelOne(running);
+  EXPECT_EQ(WaitForStarted(3)[2], "d") << "c was dropped";
+  LetEnd("b");
+  LetEnd("d");
+  queue_.CancelOne(running);  // It has ended.
   std::lock_guard<std::mutex> lock(mutex_);
   EXPECT_THAT(canceled_, ElementsAre("a"));
 }
