@@ -361,7 +361,7 @@ TEST_F(GrpcServerTest, ImpossibleRequestsAreRefused) {
   EXPECT_THAT(array.error_message(), HasSubstr("shape"));
 }
 
-TEST(HandlerPools, BatchesArriveWhileAllThreadsForWaitsWaitForThem) {
+TEST(HandlerPools, BatchesArriveWhileAllThreadsThatReadBatchesWaitForThem) {
   std::promise<void> arrival;  // Destroyed after the threads of the pools have ended.
   const std::shared_future<void> arrived = arrival.get_future().share();
   HandlerPools pools;

@@ -10,6 +10,7 @@
 #include "base/file_system.h"
 #include "base/hash.h"
 #include "base/net/grpc_channel.h"
+#include "base/status.h"
 #include "base/testing/test_folder.h"
 #include "proto/worker.grpc.pb.h"
 #include "proto/xlad_v1.h"
@@ -19,6 +20,7 @@ namespace xlad::service {
 namespace {
 
 constexpr int64_t kWaitMs = 600'000;  // Longer than any test takes, however busy the machine is.
+constexpr int64_t kPromptMs = 60'000;  // Much longer than a call takes that does not wait for others.
 
 // An upload of a blob in two parts.
 class SlowUpload {
@@ -45,6 +47,44 @@ class SlowUpload {
   grpc::ClientContext context_;
   PutBlobResponse response_;
   std::unique_ptr<grpc::ClientWriter<PutBlobRequest>> writer_;
+};
+
+// Calls that wait for their session. Those that have not ended are canceled by the destructor.
+class Locating {
+ public:
+  ~Locating() {
+    for (const auto& call : calls_) call->context.TryCancel();
+    queue_.Shutdown();
+    void* tag = nullptr;
+    bool ok = false;
+    while (queue_.Next(&tag, &ok)) {
+    }
+  }
+  void Begin(Coordinator::Stub* stub, const std::string& session_id) {
+    Call& call = *calls_.emplace_back(std::make_unique<Call>());
+    PrepareCall(&call.context, "", kWaitMs);
+    LocateSessionRequest request;
+    request.set_session_id(session_id);
+    call.reader = stub->AsyncLocateSession(&call.context, request, &queue_);
+    call.reader->Finish(&call.response, &call.status, &call);
+  }
+  // Waits until the next call ends.
+  grpc::StatusCode AwaitOne() {
+    void* tag = nullptr;
+    bool ok = false;
+    XLAD_CHECK(queue_.Next(&tag, &ok));
+    return static_cast<Call*>(tag)->status.error_code();
+  }
+
+ private:
+  struct Call {
+    grpc::ClientContext context;
+    LocateSessionResponse response;
+    grpc::Status status;
+    std::unique_ptr<grpc::ClientAsyncResponseReader<LocateSessionResponse>> reader;
+  };
+  grpc::CompletionQueue queue_;
+  std::vector<std::unique_ptr<Call>> calls_;
 };
 
 class WaitingCalls : public testing::Test {
@@ -93,24 +133,11 @@ TEST_F(WaitingCalls, ASessionDoesNotWaitForSessionsWithoutDevices) {
   JobStatus waits;
   ASSERT_TRUE(held->Read(&waits));
 
-  struct Locating {
-    grpc::ClientContext context;
-    LocateSessionResponse response;
-    grpc::Status status;
-    std::unique_ptr<grpc::ClientAsyncResponseReader<LocateSessionResponse>> reader;
-  };
-  grpc::CompletionQueue queue;
-  LocateSessionRequest locate;
-  locate.set_session_id(session.session_id());
-  std::vector<std::unique_ptr<Locating>> locating;
-  for (int i = 0; i < 300; ++i) {  // More than the threads for calls of sessions.
-    Locating& call = *locating.emplace_back(std::make_unique<Locating>());
-    PrepareCall(&call.context, "", kWaitMs);
-    call.reader = stub_->AsyncLocateSession(&call.context, locate, &queue);
-    call.reader->Finish(&call.response, &call.status, &call);
-  }
+  constexpr int kMany = 300;  // More than the threads for calls of sessions.
+  Locating locating;
+  for (int i = 0; i < kMany; ++i) locating.Begin(stub_.get(), session.session_id());
   grpc::ClientContext loading;
-  PrepareCall(&loading, "", kWaitMs);
+  PrepareCall(&loading, "", kPromptMs);
   LoadProgramRequest load;
   load.set_session_id("job-none");
   load.set_program_blob(std::string(64, '0'));
@@ -123,12 +150,7 @@ TEST_F(WaitingCalls, ASessionDoesNotWaitForSessionsWithoutDevices) {
   grpc::ClientContext closing;
   PrepareCall(&closing, "", kWaitMs);
   EXPECT_TRUE(stub_->CloseSession(&closing, close, &closed).ok());
-  for (size_t ended = 0; ended < locating.size(); ++ended) {
-    void* tag = nullptr;
-    bool ok = false;
-    ASSERT_TRUE(queue.Next(&tag, &ok));
-    EXPECT_EQ(static_cast<Locating*>(tag)->status.error_code(), grpc::StatusCode::ABORTED);
-  }
+  for (int ended = 0; ended < kMany; ++ended) EXPECT_EQ(locating.AwaitOne(), grpc::StatusCode::ABORTED);
 }
 
 }  // namespace
