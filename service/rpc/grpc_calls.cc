@@ -3,9 +3,11 @@
 #include <google/protobuf/message.h>
 #include <google/protobuf/unknown_field_set.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -44,9 +46,9 @@ class HealthCall final : public grpc::ServerGenericBidiReactor {
   grpc::ByteBuffer response_;
 };
 
-// Whether the calls of this role wait for a client that is slow to take its responses. The workers of a cluster may all
-// have the same user, and load a model at the same time.
-bool MayWait(security::Role role) { return role == security::Role::kWorker || role == security::Role::kOwner; }
+// Whether the calls of this role may occupy all threads, also while clients are slow to take the responses. The workers
+// of a cluster may all have the same user, and load a model at the same time.
+bool MayOccupyAll(security::Role role) { return role == security::Role::kWorker || role == security::Role::kOwner; }
 
 // Clients repeat a call that ends with Unavailable.
 absl::Status TooManyUnread(const security::Caller& caller) {
@@ -179,12 +181,11 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
 
   // Called when the first message has arrived, or when the client has ended its messages without sending one.
   void HandOver() {
-    if (method_->pool->Run([this] {
-          Run();
-          Release();
-        })) {
-      return;
-    }
+    const auto run = [this] {
+      Run();
+      Release();
+    };
+    if (method_->pool->Run(run, MayOccupyAll(access_.caller.role) ? "" : UserOf(access_.caller))) return;
     Finish(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
                         "found too many waiting requests of this kind; try again in a moment"));
     --owners_;  // The handler will not run. OnDone has not been called yet, so the other owner remains.
@@ -198,7 +199,7 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
     if (!status.ok() || !idle.ok() || !held_.has_value()) return Finish(ToGrpcStatus(status.ok() ? idle : status));
     outgoing_ = *std::move(held_);
     last_bytes_ = outgoing_.Length();
-    room_ = message_limits_->Reserve(UserOf(access_.caller), MayWait(access_.caller.role), last_bytes_);
+    room_ = message_limits_->Reserve(UserOf(access_.caller), MayOccupyAll(access_.caller.role), last_bytes_);
     if (room_ == MessageLimits::Room::kRefused) return Finish(ToGrpcStatus(TooManyUnread(access_.caller)));
     if (room_ == MessageLimits::Room::kReserved) {
       last_ = message_limits_->Begin(context_);
@@ -261,25 +262,49 @@ std::string NameOf(absl::string_view path) {
 struct HandlerPool::State {
   State(int max_threads, int max_waiting) : max_threads(max_threads), max_waiting(max_waiting) {}
 
+  struct Item {
+    std::string user;
+    std::function<void()> work;
+  };
+  struct Share {
+    int running = 0, waiting = 0;
+  };
+  using Queue = std::deque<Item>;
+
+  // The first handler that may run now, or the end of the queue.
+  Queue::iterator Next() {
+    return std::find_if(queue.begin(), queue.end(), [this](const Item& item) {
+      return item.user.empty() || shares.at(item.user).running < HalfOf(max_threads);
+    });
+  }
+
   void Work() {
     std::unique_lock lock(mutex);
     while (true) {
       ++idle;
-      available.wait(lock, [this] { return stopping || !queue.empty(); });
+      auto next = queue.end();
+      available.wait(lock, [&] { return stopping || (next = Next()) != queue.end(); });
       --idle;
       if (stopping) return;
-      const std::function<void()> work = std::move(queue.front());
-      queue.pop_front();
+      const Item item = std::move(*next);
+      queue.erase(next);
+      Share& share = shares[item.user];
+      --share.waiting;
+      ++share.running;
       lock.unlock();
-      work();
+      item.work();
       lock.lock();
+      if (--share.running == 0 && share.waiting == 0) shares.erase(item.user);
     }
   }
+
+  static int HalfOf(int limit) { return std::max(limit / 2, 1); }
 
   const int max_threads, max_waiting;
   std::mutex mutex;  // Guards all following members.
   std::condition_variable available;
-  std::deque<std::function<void()>> queue;
+  Queue queue;
+  std::map<std::string, Share> shares;  // Of the users who have handlers.
   std::vector<std::thread> threads;
   int idle = 0;
   bool stopping = false;
@@ -290,10 +315,13 @@ HandlerPool::HandlerPool(int max_threads, int max_waiting)
 
 HandlerPool::~HandlerPool() { Stop(); }
 
-bool HandlerPool::Run(std::function<void()> work) {
+bool HandlerPool::Run(std::function<void()> work, const std::string& user) {
   const std::lock_guard lock(state_->mutex);
   if (state_->stopping || std::ssize(state_->queue) >= state_->max_waiting) return false;
-  state_->queue.push_back(std::move(work));
+  State::Share& share = state_->shares[user];
+  if (!user.empty() && share.waiting >= State::HalfOf(state_->max_waiting)) return false;
+  ++share.waiting;
+  state_->queue.push_back({user, std::move(work)});
   const bool needs_thread = std::ssize(state_->queue) > state_->idle;
   if (needs_thread && std::ssize(state_->threads) < state_->max_threads) {
     state_->threads.emplace_back([state = state_.get()] { state->Work(); });

@@ -8,7 +8,8 @@
 namespace xlad::service {
 
 // The pools on which handlers run. Calls that may wait for a worker, a build or another call have a pool of their own,
-// so that they do not delay short requests, downloads and uploads.
+// so that they do not delay short requests, downloads and uploads. Handlers of one user have at most half of the
+// threads of a pool, unless the user is a worker or the owner (HandlerPool::Run).
 struct HandlerPools {
   HandlerPool requests{64, 4096};   // Short requests. Several submissions share one write to the disk.
   HandlerPool sessions{256, 1024};  // Calls of sessions, which may wait for a build or a worker.

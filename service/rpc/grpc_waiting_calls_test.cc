@@ -2,8 +2,12 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +19,7 @@
 #include "proto/worker.grpc.pb.h"
 #include "proto/xlad_v1.h"
 #include "service/rpc/coordinator_daemon.h"
+#include "service/rpc/grpc_calls.h"
 
 namespace xlad::service {
 namespace {
@@ -116,6 +121,29 @@ TEST_F(WaitingCalls, AnUploadDoesNotWaitForSlowOnes) {
     const grpc::Status status = upload->Finish();
     EXPECT_TRUE(status.ok()) << status.error_message();
   }
+}
+
+TEST(HandlerPoolShare, AUserOccupiesAtMostHalfOfTheThreadsAndWaitingPlaces) {
+  std::promise<void> release, other_ran;  // Destroyed after the threads of the pool have ended.
+  const std::shared_future<void> released = release.get_future().share();
+  std::atomic<int> began = 0;
+  HandlerPool pool(4, 8);
+  const auto block = [&] {
+    ++began;
+    released.wait();
+  };
+  const auto block_of_mallory = [&] { return pool.Run(block, "mallory"); };
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(block_of_mallory());
+  while (began < 2) std::this_thread::yield();
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(block_of_mallory());
+  EXPECT_FALSE(block_of_mallory()) << "the other waiting places are for other users";
+  ASSERT_TRUE(pool.Run([&] { other_ran.set_value(); }, "alice"));
+  EXPECT_EQ(other_ran.get_future().wait_for(std::chrono::milliseconds(kPromptMs)), std::future_status::ready);
+  EXPECT_EQ(began, 2);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(pool.Run(block));
+  while (began < 4) std::this_thread::yield();
+  release.set_value();
+  while (began < 8) std::this_thread::yield();  // Those of mallory that waited run, too.
 }
 
 TEST_F(WaitingCalls, ASessionDoesNotWaitForSessionsWithoutDevices) {
