@@ -335,10 +335,10 @@ grpc::ServerGenericBidiReactor* Followers::MakeStream(
     const std::string& user = UserOf(access.caller);
     int& count = of_user_[user];
     if (count >= kMaxOfUser) {
-      return NewRefusedCall(grpc::Status(
-          grpc::StatusCode::RESOURCE_EXHAUSTED,
-          absl::StrCat("found ", count, " open streams of ", user, " that follow jobs, sessions or the health of the ",
-                       "coordinator, expected fewer: end some of them")));
+      return NewRefusedCall(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                                         absl::StrCat("found ", count, " open calls of ", user,
+                                                      " that follow a job or the coordinator's health, or hold ",
+                                                      "or await a session, expected fewer: end some of them")));
     }
     ++count;
     stream = new Stream(this, context, user, std::move(open));

@@ -36,8 +36,8 @@ struct Update {
   bool last = false;
 };
 
-// A client that follows a job or a session. Next returns its next update. It is called on one thread, after each
-// change, after each sent message and at least once per second, but not while a message is being sent.
+// A client that follows a job, or holds or awaits a session. Next returns its next update. It is called on one thread,
+// after each change, after each sent message and at least once per second, but not while a message is being sent.
 class Follower {
  public:
   virtual ~Follower() = default;

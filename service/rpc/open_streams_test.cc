@@ -160,7 +160,7 @@ TEST_F(OpenStreams, AUserCanFollowALimitedNumberOfJobs) {
   EXPECT_FALSE(refused->reader->Read(&update));
   const grpc::Status status = refused->reader->Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_THAT(status.error_message(), HasSubstr("found 1024 open streams of alice"));
+  EXPECT_THAT(status.error_message(), HasSubstr("found 1024 open calls of alice"));
   const auto of_another_user = watch(other.get(), "reader");
   EXPECT_TRUE(of_another_user->reader->Read(&update));
   // When a stream ends, another one can begin.
