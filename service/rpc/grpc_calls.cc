@@ -105,6 +105,11 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
   absl::StatusOr<bool> Read(google::protobuf::Message* message) override {
     std::unique_lock lock(mutex_);
     BeginRead();
+    if (read_ == ReadState::kPending) {
+      lock.unlock();
+      Free(message);
+      lock.lock();
+    }
     XLAD_RETURN_IF_ERROR(WaitFor(&lock, [this] { return read_ != ReadState::kPending; }));
     if (read_ == ReadState::kEnded) {
       if (gone_ || context_->IsCancelled()) return absl::CancelledError("the client has disconnected");
@@ -115,7 +120,7 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
     if (reads_ahead_) BeginRead();
     lock.unlock();
     XLAD_RETURN_IF_ERROR(access_.CheckToken());
-    FreeParsed(message);
+    if (parsed_bytes_ > 0) Free(message);
     const ParseLimits limits{.reserve = [this](int64_t bytes) { return ReserveParsed(bytes); }};
     XLAD_RETURN_IF_ERROR(FromByteBuffer(buffer, method_->max_message_bytes, message, limits));
     return true;
@@ -162,10 +167,9 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
     StartRead(&incoming_);
   }
 
-  // Frees the memory of the handler's last message if it was reserved. Message::Clear would keep it, and the next
-  // message might fill other fields in addition.
-  void FreeParsed(google::protobuf::Message* message) {
-    if (parsed_bytes_ == 0) return;
+  // Frees the memory of the handler's last message, and ends its reservation. Message::Clear would keep the memory, and
+  // the next message might fill other fields in addition.
+  void Free(google::protobuf::Message* message) {
     std::unique_ptr<google::protobuf::Message> old(message->New());
     message->GetReflection()->Swap(message, old.get());
     old.reset();

@@ -39,8 +39,9 @@ inline constexpr std::chrono::seconds kStallLimit{30};
 class CallStream {
  public:
   virtual ~CallStream() = default;
-  // Reads the next message of the client, into the same object as the messages before. Returns false if the client will
-  // send no more messages. Cancelled if the client has disconnected, DeadlineExceeded if it does not send a message for
+  // Reads the next message of the client, into the same object as the messages before. Frees the last message if the
+  // next one has not arrived yet, because a slow client may take long to send it. Returns false if the client will send
+  // no more messages. Cancelled if the client has disconnected, DeadlineExceeded if it does not send a message for
   // 30 s, InvalidArgument if the message is too large or cannot be parsed, Unauthenticated if the caller's token has
   // become invalid, Unavailable if the messages that are being handled take too much memory.
   virtual absl::StatusOr<bool> Read(google::protobuf::Message* message) = 0;

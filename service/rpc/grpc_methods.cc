@@ -51,7 +51,6 @@ absl::Status PutBlob(Engine* engine, CallStream* stream) {
   bool found = true;
   while (found) {
     XLAD_RETURN_IF_ERROR(upload->Append(request.chunk()));
-    request = PutBlobRequest();  // A slow client may take long to send the next chunk, so this one is freed.
     XLAD_ASSIGN_OR_RETURN(found, stream->Read(&request));
   }
   XLAD_RETURN_IF_ERROR(upload->Finish());

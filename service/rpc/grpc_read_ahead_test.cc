@@ -225,5 +225,49 @@ TEST(LargeMessages, AreFreedBeforeTheNextOneIsRead) {
   pool.Stop();
 }
 
+// An upload waits for its client without the last chunk, so waiting uploads do not use up the memory for messages.
+TEST(LargeMessages, AreFreedWhileTheNextOneIsAwaited) {
+  HandlerPool pool(1, 1);
+  MessageLimits limits(std::chrono::hours(1));
+  // Whether no memory is reserved for messages: whether another user can reserve all of it.
+  const auto is_free = [&limits] {
+    constexpr int64_t kAll = 512 << 20;
+    const bool reserved = limits.ReserveParsed("another user", kAll);
+    if (reserved) limits.ReleaseParsed("another user", kAll);
+    return reserved;
+  };
+  std::promise<bool> was_free;  // When the handler had the first message.
+  CallTable table;
+  table.message_limits = &limits;
+  table.methods["PutBlob"] = {&pool, 64 << 20, [&](CallStream* stream) -> absl::Status {
+                                PutBlobRequest request;
+                                XLAD_RETURN_IF_ERROR(stream->Read(&request).status());
+                                was_free.set_value(is_free());
+                                XLAD_RETURN_IF_ERROR(stream->Read(&request).status());
+                                EXPECT_EQ(request.chunk(), "small");
+                                return stream->Write(PutBlobResponse());
+                              }};
+  TableServer server(std::move(table));
+  const auto stub = Coordinator::NewStub(*MakeChannel({server.address(), "", ""}));
+  grpc::ClientContext context;
+  PrepareCall(&context, kSharedToken, kReadAheadMs);
+  PutBlobResponse response;
+  const auto upload = stub->PutBlob(&context, &response);
+  PutBlobRequest request;
+  request.set_chunk(std::string(3 << 20, 'x'));
+  EXPECT_TRUE(upload->Write(request));
+  EXPECT_FALSE(was_free.get_future().get());
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!is_free() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  EXPECT_TRUE(is_free());
+  request.set_chunk("small");
+  EXPECT_TRUE(upload->Write(request));
+  upload->WritesDone();
+  const grpc::Status status = upload->Finish();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  server.Shutdown();
+  pool.Stop();
+}
+
 }  // namespace
 }  // namespace xlad::service
