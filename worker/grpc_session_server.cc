@@ -209,17 +209,20 @@ class Service final : public grpc::Service {
   using Method = grpc::internal::RpcServiceMethod;
   using FollowStream = grpc::ServerReaderWriter<SessionCommand, Bounded<FollowSessionRequest>>;
 
+  // The method is registered as an upload with one message: gRPC would read the message of a unary call before it calls
+  // the handler, and until then the connection is unknown to the AcceptGate, which closes it after 2 MiB or 15 s.
   template <typename Request, typename Response>
   void AddUnary(const char* path, absl::Status (Service::*method)(const Request&, Response*)) {
-    const auto run = [=](Service* service, grpc::ServerContext* context, const Bounded<Request>* request,
+    const auto run = [=](Service* service, grpc::ServerContext* context, grpc::ServerReader<Bounded<Request>>* reader,
                          Response* response) {
       return service->Run(context, path, [&]() -> absl::Status {
-        XLAD_RETURN_IF_ERROR(request->status);
-        return (service->*method)(request->message, response);
+        Bounded<Request> request;
+        XLAD_RETURN_IF_ERROR(ReadFirst(reader, &request));
+        return (service->*method)(request.message, response);
       });
     };
-    using Handler = grpc::internal::RpcMethodHandler<Service, Bounded<Request>, Response>;
-    AddMethod(new Method(path, Method::NORMAL_RPC, new Handler(run, this)));
+    using Handler = grpc::internal::ClientStreamingHandler<Service, Bounded<Request>, Response>;
+    AddMethod(new Method(path, Method::CLIENT_STREAMING, new Handler(run, this)));
   }
   template <typename Request, typename Response>
   void AddUpload(const char* path, absl::Status (Service::*method)(grpc::ServerReader<Bounded<Request>>*, Response*)) {
