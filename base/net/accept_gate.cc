@@ -1,8 +1,8 @@
 #include "base/net/accept_gate.h"
 
 #include <fcntl.h>
+#include <linux/tcp.h>  // The C library's tcp_info does not have tcpi_bytes_received.
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <list>
 #include <map>
@@ -22,6 +23,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/net/network.h"
 #include "base/net/socket_address.h"
 
@@ -47,16 +49,21 @@ int64_t RaiseFileLimit() {
   return std::min(limit.rlim_cur, kMaxLimit);
 }
 
-// Returns the number of bytes that have arrived on a TCP connection, or 0 if the kernel does not say.
+// Returns the number of bytes that have arrived on a TCP connection. If the kernel does not report it, logs a warning
+// once and returns 0.
 int64_t ReceivedBytes(int fd) {
-  // The kernel's struct tcp_info has this number at a fixed offset. The C library's does not have it.
-  struct {
-    char other[128];
-    uint64_t received;
-  } info{};
+  tcp_info info{};
   socklen_t size = sizeof info;
-  const bool known = getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && size == sizeof info;
-  return known ? static_cast<int64_t>(info.received) : 0;
+  const bool is_known = getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+                        size >= offsetof(tcp_info, tcpi_bytes_received) + sizeof info.tcpi_bytes_received;
+  if (is_known) return static_cast<int64_t>(info.tcpi_bytes_received);
+  static std::once_flag logged;
+  std::call_once(logged, [] {
+    LogWarn(
+        "the kernel does not report how many bytes a connection has received, so the bytes of connections without "
+        "an authenticated call are not limited; use Linux 4.1 or newer");
+  });
+  return 0;
 }
 
 class EpollGate final : public AcceptGate {

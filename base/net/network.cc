@@ -2,8 +2,8 @@
 
 #include <arpa/inet.h>
 #include <linux/sockios.h>
+#include <linux/tcp.h>  // As in accept_gate.cc, because the C library's header declares the same types.
 #include <netdb.h>
-#include <netinet/tcp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
