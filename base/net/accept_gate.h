@@ -32,8 +32,10 @@ struct AcceptGateOptions {
   int max_connections = 20000;
   int64_t first_byte_ms = 5000;  // A connection without a byte is closed after this time.
   int64_t unknown_ms = 15000;    // A connection that is still unknown is closed after this time.
-  // A connection that is still unknown is closed, within about 0.1 s, when it has received more bytes than this. More
-  // than 1 MiB of the first message of a gRPC client can arrive before its call is known.
+  // A connection that is still unknown is closed, within about 0.1 s, when it has received more bytes than this. So a
+  // server must report a call when it has read the header of the call, and must not read the message first. Until then,
+  // a gRPC client sends only headers and what the server lets it send ahead: 1 MiB for each call of the coordinator,
+  // and about 64 KiB for each call of a session.
   int64_t max_unknown_bytes = 2 << 20;
 };
 
