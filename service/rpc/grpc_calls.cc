@@ -308,7 +308,7 @@ struct HandlerPool::State {
   std::mutex mutex;  // Guards all following members.
   std::condition_variable available;
   Queue queue;
-  std::map<std::string, Share> shares;  // Of the users who have handlers.
+  std::map<std::string, Share> shares;  // By user; only users who have handlers.
   std::vector<std::thread> threads;
   int idle = 0;
   bool stopping = false;

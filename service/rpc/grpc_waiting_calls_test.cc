@@ -143,7 +143,7 @@ TEST(HandlerPoolShare, AUserOccupiesAtMostHalfOfTheThreadsAndWaitingPlaces) {
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(pool.Run(block));
   while (began < 4) std::this_thread::yield();
   release.set_value();
-  while (began < 8) std::this_thread::yield();  // Those of mallory that waited run, too.
+  while (began < 8) std::this_thread::yield();  // The waiting handlers of mallory run, too.
 }
 
 TEST_F(WaitingCalls, ASessionDoesNotWaitForSessionsWithoutDevices) {
