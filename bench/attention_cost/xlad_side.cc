@@ -5,10 +5,10 @@
 // Each line of standard input names a file with HLO. The program answers with a line of JSON:
 //   {"fused_ns": 812.0, "separate_ns": 790.5, "chosen": "separate", "fused": {"call": [2, 100]}, "separate": {}}
 // A time is the CPU time of one run: the smallest of the means of BLOCKS blocks, each of which takes about BLOCK_MS
-// milliseconds. After 600 ms, no further block begins, except that there are at least 3 for each form of the program.
-// "chosen" is the compiler's choice: "fused" if all attention becomes library ops. "fused" and "separate" have the terms
-// of the estimates, summed over all recognized attention: for each term, its count and the nanoseconds per unit. After
-// an error, the program prints one line to standard error and exits with code 1.
+// milliseconds. After kLongNs, no further block begins, except that there are at least 3 for each form of the program.
+// "chosen" is the compiler's choice: "fused" if all attention becomes library ops. "fused" and "separate" have the
+// terms of the estimates, summed over all recognized attention: for each term, its count and the nanoseconds per unit.
+// After an error, the program prints one line to standard error and exits with code 1.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -33,7 +33,7 @@ namespace {
 
 using compiler::AttentionChoice;
 
-// The wall-clock time after which no further block begins.
+// After this wall-clock time of measuring a program, no block begins beyond the first 3 of each form.
 constexpr int64_t kLongNs = 600 * kNsPerMs;
 
 // An executable with memory, ready to run.

@@ -6,11 +6,11 @@
 The job runs on one cluster throughout. Windows in which the coordinator is away (stopped by SIGSTOP, or killed and
 started again) alternate with undisturbed windows of the same length; each begins after a random pause. The first step
 of a window is the step that the job runs when the window begins. Its last step is the last one for which the sum of
-the step times does not exceed the length of the window. Prints one JSON object: for each pair of windows the medians and
-99th percentiles of the step times, and their ratios (disturbed divided by undisturbed), and the same ratios over the
-steps of all windows. `steps_per_s` is the number of steps between the job's status before a window and its status after
-it, divided by the time on the wall clock. It therefore includes pauses between steps. Exits with 1 if the job has failed
-or needed another attempt.
+the step times does not exceed the length of the window. Prints one JSON object: for each pair of windows the medians
+and 99th percentiles of the step times, and their ratios (disturbed divided by undisturbed), and the same ratios over
+the steps of all windows. `steps_per_s` is the number of steps between the job's status before a window and its status
+after it, divided by the time on the wall clock. It therefore includes pauses between steps. Exits with 1 if the job has
+failed or needed another attempt.
 """
 
 import argparse

@@ -25,8 +25,8 @@ class KeptJoinFile {
     const Clock* clock = &RealClock();
   };
   // Keeps an existing join file that has this address and a valid token of this coordinator. If the token is one of
-  // `caller`, it is renewed when that is due; if it is due now and fails, the error is logged. If there is no such file,
-  // writes one with a new token, and revokes the token of a file that it replaces.
+  // `caller`, it is renewed when that is due; if it is due now and fails, the error is logged. If there is no such
+  // file, writes one with a new token, and revokes the token of a file that it replaces.
   static absl::StatusOr<KeptJoinFile> Write(Options options);
 
   // Writes a new token to the file if at most a third of the validity of the present one is left, and the file still

@@ -120,7 +120,7 @@ void AddRandom(const std::string& text, double tolerance, Random& random, Batch*
   batch->AddOn(text, std::move(inputs), tolerance == 0 ? hlo::Tolerance{} : Close(tolerance));
 }
 
-// A dot of random dimensions, with about sizes[0] rows, sizes[1] columns and sizes[2] terms of each sum, and sometimes a
+// A dot of random dimensions, with about sizes[0] rows, sizes[1] columns and sums of sizes[2] terms, sometimes in a
 // batch. If `computed` is true, the left operand is the result of another instruction.
 std::string RandomDot(Shapes& shapes, const Types& types, const Dims& sizes, bool computed) {
   std::vector<Dimension> lhs, rhs, result;
