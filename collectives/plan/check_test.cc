@@ -71,6 +71,7 @@ TEST(CheckPlan, EveryAlgorithmKindAndNumberOfRanks) {
 TEST(CheckPlan, EverySizeChunkChannelAndSlot) {
   int64_t position = 0;
   for (int ranks : {2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 24}) {
+    ++position;
     for (int64_t count : {0, 1, 2, 5, 64, 85002}) {
       for (int i = 0; i < kNumCollectiveKinds; ++i) {
         const CollectiveSpec spec = MakeCheckedSpec(KindAt(i), ranks, count);

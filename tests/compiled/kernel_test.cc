@@ -421,6 +421,7 @@ TEST(Kernel, DotsByRows) {
   Batch batch;
   int64_t position = 0;
   for (const char* type : {"f64", "s32", "u8", "s8", "c64", "c128", "bf16"}) {
+    ++position;
     for (const int n : {4, 65, 130}) {
       ++position;
       for (const char* line : {

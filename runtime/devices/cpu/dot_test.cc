@@ -376,6 +376,7 @@ TEST(Dot, ReadsPanelsInPlace) {
   const std::unique_ptr<Random> random = SeededRandom(13);
   for (const int64_t k : {1, 3, 16, 100, 257, 1100}) {
     for (const int64_t panels : {2, 3, 8}) {
+      ++position;
       for (const int64_t m : {1, 2, 7, 12, 13, 33}) {
         const Numbers rows = {{m, k}, {panels, k, 32}, {}, {}, {1}, {1}};
         const Numbers columns = {{k, m}, {panels, k, 32}, {}, {}, {0}, {1}};
