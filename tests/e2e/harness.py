@@ -63,9 +63,14 @@ def some(cases):
 
 
 def one_of(share, cases):
-    """Returns every case whose number is a multiple of `share`, or all if XLAD_ALL_CASES is set. The cases of
-    a product contain each value of each variable if no number of values has a common divisor with `share`."""
-    return list(cases)[::1 if ALL_CASES else share]
+    """Returns every case whose number is a multiple of `share`, or all if XLAD_ALL_CASES is set. Each value of each
+    variable must be in a case that is returned."""
+    cases = list(cases)
+    tried = cases[::1 if ALL_CASES else share]
+    for number, (every, some_values) in enumerate(zip(zip(*cases), zip(*tried))):
+        lost = set(every) - set(some_values)
+        assert not lost, f"one_of({share}): no case has {lost} of variable {number}, expected every value; change share"
+    return tried
 
 
 def mesh_text(axes):
