@@ -306,14 +306,17 @@ TEST_P(DeviceSchedules, EveryAlgorithmHasTheBitsOfTheHost) {
 }
 
 TEST_P(DeviceSchedules, FastAndCanonicalReductionsHaveTheBitsOfTheHost) {
-  for (const int n : {3, 4, 5}) {
+  std::vector<int> counts = {3, 4, 5};
+  if (AllCases()) counts.push_back(7);
+  for (const int n : counts) {
     CompareWithHost(Everything(n, Types(), ReductionMode::kFast));
     CompareWithHost(Everything(n, Types(), ReductionMode::kCanonical));
   }
 }
 
+// By default, Everything has another one of its three sizes for each of these numbers.
 TEST_P(DeviceSchedules, RunInPlace) {
-  for (const int n : {2, 6}) CompareWithHost(Everything(n, {ElementType::kF32}, ReductionMode::kRunToRun), true);
+  for (const int n : {2, 3, 7}) CompareWithHost(Everything(n, {ElementType::kF32}, ReductionMode::kRunToRun), true);
 }
 
 // One all-reduce of 300 floats over n ranks.

@@ -88,7 +88,8 @@ class GpuAttentionTest : public ::testing::Test {
 };
 
 TEST_F(GpuAttentionTest, SoftmaxOfAnySizesAndBlocks) {
-  const AttentionSizes sizes[] = {{1, 1, 1, 1, 1}, {3, 7, 5, 3, 2}, {2, 21, 37, 17, 10}, {140, 2, 3, 2, 2}};
+  std::vector<AttentionSizes> sizes = {{1, 1, 1, 1, 1}, {3, 7, 5, 3, 2}, {2, 21, 37, 17, 10}, {140, 2, 3, 2, 2}};
+  if (AllCases()) sizes.push_back({2, 33, 37, 17, 20});
   int64_t position = 0;
   for (const AttentionSizes& s : sizes) {
     ++position;
@@ -126,10 +127,12 @@ constexpr AttentionSizes kMmaSizes[] = {{1, 1, 1, 1, 1},    {2, 19, 21, 8, 5},  
 constexpr std::pair<ElementType, float> kHalfTypes[] = {{ElementType::kBF16, 0x1p-8f}, {ElementType::kF16, 0x1p-11f}};
 
 TEST_F(GpuAttentionTest, HalfTypesOfAnySizesAndBlocks) {
+  std::vector<AttentionSizes> sizes(std::begin(kMmaSizes), std::end(kMmaSizes));
+  if (AllCases()) sizes.insert(sizes.end(), {{3, 40, 29, 20, 130}, {1, 70, 70, 31, 70}});
   int64_t position = 0;
   for (const auto& [type, tolerance] : kHalfTypes) {
     const int64_t before = testing::MmaCount();
-    for (const AttentionSizes& s : kMmaSizes) {
+    for (const AttentionSizes& s : sizes) {
       ++position;
       for (const float masked : {-1e30f, -std::numeric_limits<float>::infinity(), -0.5f}) {
         if (!TriesCase(position++, 3)) continue;
