@@ -19,7 +19,8 @@ using tensor::ElementType;
 
 using Values = std::vector<Literal>;  // One scalar for each array that is reduced.
 
-constexpr int kSamples = 96;
+// The numbers of random triples. Without floats, there are no triples of special values, and more random ones instead.
+constexpr int kSamplesWithFloats = 96, kSamplesWithoutFloats = 221;
 
 constexpr double kSpecialNumbers[] = {0, -0.0, std::numeric_limits<double>::infinity(),
                                       -std::numeric_limits<double>::infinity(),
@@ -177,14 +178,15 @@ ReducerLaws LawsOf(const Instruction& reduce) {
                           Same(f.Apply(from_a, init), from_a) && !f.failed();
     laws.commutes = laws.commutes && Same(ab, f.Apply(b, a));
   };
-  for (int i = 0; i < kSamples && laws.combines_parts; ++i) {
+  const bool has_floats =
+      std::any_of(init.begin(), init.end(), [](const Literal& l) { return tensor::IsFloating(l.array.shape().type); });
+  const int samples = has_floats ? kSamplesWithFloats : kSamplesWithoutFloats;
+  for (int i = 0; i < samples && laws.combines_parts; ++i) {
     const Values a = sampler.Draw(), b = sampler.Draw(), c = sampler.Draw();
     check(a, b, c);
   }
-  // Random values are rarely all special.
-  const bool has_floats =
-      std::any_of(init.begin(), init.end(), [](const Literal& l) { return tensor::IsFloating(l.array.shape().type); });
   if (!has_floats) return laws;
+  // Random values are rarely all special.
   for (const double a : kSpecialNumbers) {
     for (const double b : kSpecialNumbers) {
       for (const double c : kSpecialNumbers) {

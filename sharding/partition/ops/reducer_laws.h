@@ -16,11 +16,11 @@ struct ReducerLaws {
   bool commutes = false;  // f(a, b) = f(b, a). Has no meaning unless combines_parts is true.
 };
 
-// Evaluates the laws on samples, which do not prove them: all triples of zeros of both signs, infinities and NaN, and
-// random triples of these values, the initial values and numbers from -1000 to 1000. The latter also include the
-// constants of the reducer and their neighbors, because a reducer with a threshold or a bound behaves differently
-// there. Comparison is exact, except that f32 and f64 values may differ by rounding, by the sign of a zero and by the
-// payload of a NaN.
+// Evaluates the laws on samples, which do not prove them: random triples of the initial values and numbers from -1000
+// to 1000, among them the constants of the reducer and their neighbors, because a reducer with a threshold or a bound
+// behaves differently there. For floats, the samples include zeros of both signs, infinities and NaN, and all triples
+// of these. Comparison is exact, except that f32 and f64 values may differ by rounding, by the sign of a zero and by
+// the payload of a NaN.
 // `combines_parts` is false if an initial value is not a constant or if the reducer cannot be evaluated.
 ReducerLaws LawsOf(const hlo::Instruction& reduce);
 
