@@ -1,9 +1,11 @@
-// ApplySchedule, for kernels that are not products: the loops and the loop nest of a kernel with a schedule.
+// ApplySchedule: computes the loops and the loop nest of a kernel with a schedule. Those of products are computed in
+// product_schedule.cc.
 #include <algorithm>
 #include <map>
 
 #include "absl/strings/str_join.h"
 #include "base/rounding.h"
+#include "compiler/kernel/kernel_schedule.h"
 #include "compiler/kernel/product_schedule.h"
 
 namespace xlad::compiler {

@@ -1,8 +1,9 @@
-// The verification of kernels.
+// Verifies kernels. VerifyProduct, in product_schedule.cc, verifies products.
 #include <algorithm>
 
 #include "base/powers_of_two.h"
 #include "compiler/analysis/plain_reducer.h"
+#include "compiler/kernel/kernel.h"
 #include "compiler/kernel/product_schedule.h"
 #include "hlo/analysis/leaves.h"
 

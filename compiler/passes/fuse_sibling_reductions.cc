@@ -3,7 +3,8 @@
 //
 // Needs: fused step computations. Leaves: no two kernels that IsSibling accepts if, when the pass reached the later
 // one, one of them could have been computed at the place of the other. Such kernels may remain if more than kMaxTried
-// kernels read the same array, or if a later merge moved a user of a kernel, because the pass does not try them again.
+// kernels read the same array, because the pass tries only the last kMaxTried of them. It does not try two kernels
+// again after a later merge has moved a user.
 //
 // Only reductions whose innermost dimension is kept are fused, because one loop computes them in strips
 // (compiler/codegen/llvm/reductions.cc). fuse-rows fuses other reductions with the kernels that make their rows.
