@@ -31,6 +31,7 @@ set(test_options -O0)
 if(CMAKE_EXE_LINKER_FLAGS MATCHES "-fuse-ld=(mold|lld)")
   set(CMAKE_CXX_LINK_EXECUTABLE "<CMAKE_CXX_COMPILER> <FLAGS> <CMAKE_CXX_LINK_FLAGS> <LINK_FLAGS> -o <TARGET> \
 <LINK_LIBRARIES> <OBJECTS>")
+  set(XLAD_LINKS_LIBRARIES_FIRST ON)  # For the test of this order.
 endif()
 set(pch_folder ${CMAKE_CURRENT_LIST_DIR})
 function(xlad_precompiled_header name)

@@ -15,4 +15,7 @@ namespace xlad::house {
 // Returns what CopyIsOptimized returns if a library calls it.
 bool LibraryCallsOptimizedCopy();
 
+// Whether libraries are optimized in this build.
+bool LibraryIsOptimized();
+
 }  // namespace xlad::house
