@@ -14,10 +14,14 @@ import functools
 import os
 import pathlib
 import re
-import re._constants as regex  # Python has no public parser of regular expressions.
-import re._parser
 import sys
 import tokenize
+
+try:  # Python has no public parser of regular expressions.
+    import re._constants as regex
+    import re._parser as parser
+except ImportError:
+    parser = None
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -177,7 +181,8 @@ def parts_of_matches(items):
 
 def compiled(pattern, flags, advice):
     """Returns (the compiled pattern, texts in lower case of which each match contains one, advice)."""
-    return re.compile(pattern, flags), parts_of_matches(re._parser.parse(pattern)) or {""}, advice
+    parts = parts_of_matches(parser.parse(pattern)) if parser else None
+    return re.compile(pattern, flags), parts or {""}, advice
 
 
 def possible(rules, text):

@@ -3,6 +3,7 @@ tests both checkers."""
 
 import tempfile
 import unittest
+import unittest.mock
 
 import prose
 import references
@@ -133,15 +134,21 @@ class ProseTest(unittest.TestCase):
         for sentence in ACCEPTED:
             self.assertEqual(prose.findings_in(sentence) + prose.findings_in_names(sentence), [], sentence)
 
+    @unittest.skipIf(prose.parser is None, "this Python has no re._parser")
     def test_parts_of_matches(self):
         for pattern, parts in ((r"(?<!x)ab[cd]?(?:ef|gh)", {"ab"}), (r"\b(?:is|are) Not\b", {" not"}),
                                (r"a(?:bcd|ef)", {"bcd", "ef"}), (r"(?:abc)?d", {"d"}), (r"(?:abc){2}d", {"abc"}),
                                (r"abc|[de]", None), (r"[ab]*", None)):
-            self.assertEqual(prose.parts_of_matches(prose.re._parser.parse(pattern)), parts, pattern)
+            self.assertEqual(prose.parts_of_matches(prose.parser.parse(pattern)), parts, pattern)
         # Only one of the texts must occur, and other rules are not tried.
         rules = [prose.compiled("a(?:bcd|ef)", 0, "one"), prose.compiled("gh", 0, "two"), prose.compiled("[ij]", 0, "")]
         self.assertEqual([(parts, advice) for _, parts, advice in prose.possible(rules, "An ABCD.")],
                          [(["bcd"], "one"), ([""], "")])
+
+    def test_without_a_parser_all_texts_are_searched(self):
+        with unittest.mock.patch.object(prose, "parser", None):
+            rules = [prose.compiled("a(?:bcd|ef)", 0, "one")]
+        self.assertEqual([parts for _, parts, _ in prose.possible(rules, "An ABCD.")], [[""]])
 
     def test_spelling_in_names(self):
         for name in ("SerialiseProto", "kMostBytes", "optimised_", "neighbours", "LabelledNode", "last_heard_ns",
