@@ -32,6 +32,8 @@ constexpr std::chrono::milliseconds kPollDialerEvery{100};
 // How often the fabric tests, after an abort, whether connections can be closed.
 constexpr std::chrono::milliseconds kPollClosingEvery{1};
 constexpr int64_t kMinSilenceMs = 500;
+// How many peers without a connection are told the reason of an abort at the same time.
+constexpr size_t kMaxTellers = 16;
 // The text of a refusal may contain up to 64 KB of the peer's hello. A new connection takes a message of a few hundred
 // bytes at once, even if the peer does not read; a longer one would block all that wait for the same mutex.
 constexpr size_t kMaxRefusalBytes = 1000;
@@ -156,7 +158,7 @@ void TcpFabric::OnAbort() {
 void TcpFabric::CloseAfterAbort() {
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(options_.close_after_abort_ms);
   std::thread teller;
-  if (options_.accept_timeout_ms > 0) teller = std::thread([this] { TellUnconnected(); });
+  if (options_.accept_timeout_ms > 0) teller = std::thread([this, end] { TellUnconnected(end); });
   {
     std::unique_lock<std::mutex> lock(mutex_);
     const auto all_have_ended = [&] {
@@ -169,46 +171,67 @@ void TcpFabric::CloseAfterAbort() {
     while (!all_have_ended() && std::chrono::steady_clock::now() < end) changed_.wait_for(lock, kPollClosingEvery);
     told_ = true;
     for (const auto& [pair, connection] : connections_) connection->stream().Shutdown();
-    if (telling_ != nullptr) telling_->Shutdown();
+    for (const auto& [pair, connection] : telling_) connection->Shutdown();
   }
   if (teller.joinable()) teller.join();
 }
 
-// Tells the reason of the abort to the peers that would wait for a connection from this worker. Peers that dial this
-// worker are refused with the reason (Welcome).
-void TcpFabric::TellUnconnected() {
-  const std::string reason = AbortFrame(abort_->failure());
-  for (const auto& [device, waiter] : waiters_) {
-    for (auto peer = peers_.upper_bound(device); peer != peers_.end(); ++peer) {
-      // A peer that cannot be reached needs no reason.
-      TellReason({device, peer->first}, reason).IgnoreError();
+// Tells the reason of the abort to the peers without a connection. Peers with higher numbers would wait for a
+// connection from this worker. Peers with lower numbers are refused with the reason (Welcome), but only as long as this
+// fabric exists. Several threads do this, because a peer that does not answer blocks its thread. Each device begins
+// with the peer that follows it, so that workers that fail together begin with different peers.
+void TcpFabric::TellUnconnected(std::chrono::steady_clock::time_point end) {
+  std::vector<Pair> pairs;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& [device, waiter] : waiters_) {
+      auto peer = peers_.upper_bound(device);
+      for (size_t i = 0; i < peers_.size(); ++i, ++peer) {
+        if (peer == peers_.end()) peer = peers_.begin();
+        if (connections_.count({device, peer->first}) == 0) pairs.emplace_back(device, peer->first);
+      }
     }
   }
+  const std::string reason = AbortFrame(abort_->failure());
+  std::atomic<size_t> next = 0;
+  const auto tell = [&] {
+    // A peer that cannot be reached needs no reason.
+    for (size_t i = next++; i < pairs.size(); i = next++) TellReason(pairs[i], reason, end).IgnoreError();
+  };
+  std::vector<std::thread> others;
+  for (size_t i = 1; i < std::min(pairs.size(), kMaxTellers); ++i) others.emplace_back(tell);
+  tell();
+  for (std::thread& other : others) other.join();
   std::lock_guard<std::mutex> lock(mutex_);
   told_ = true;
 }
 
-absl::Status TcpFabric::TellReason(Pair pair, const std::string& reason) {
+absl::Status TcpFabric::TellReason(Pair pair, const std::string& reason, std::chrono::steady_clock::time_point end) {
   const auto is_told = [&] { return told_ || connections_.count(pair) > 0; };
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (is_told()) return absl::OkStatus();
   }
+  // If the peer does not answer, half of the remaining time is left for others.
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+  if (left.count() <= 0) return absl::DeadlineExceededError("no time is left");
   const std::string& address = peers_.at(pair.second).data_address;
-  XLAD_ASSIGN_OR_RETURN(auto connection, network_->Dial(address, options_.close_after_abort_ms));
+  XLAD_ASSIGN_OR_RETURN(auto connection, network_->Dial(address, left.count() / 2));
   PeerHello hello = HelloTo(pair.first, pair.second, nullptr);
   hello.set_machine(kFailedMark);
   hello.clear_segment();
+  Connection** known = nullptr;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (is_told()) return absl::OkStatus();
-    telling_ = connection.get();
+    known = &telling_[pair];
+    *known = connection.get();
   }
   absl::Status status = WriteBlock(connection.get(), hello.SerializeAsString());
-  if (status.ok() && IsOffLoopback(address)) status = SecureDialed(hello, &telling_, &connection);
+  if (status.ok() && IsOffLoopback(address)) status = SecureDialed(hello, known, &connection);
   if (status.ok()) status = connection->Write(AsBytes(reason));
   std::lock_guard<std::mutex> lock(mutex_);
-  telling_ = nullptr;
+  telling_.erase(pair);
   return status;
 }
 
@@ -248,7 +271,8 @@ absl::Status TcpFabric::CheckHello(const PeerHello& hello) const {
                      hello.attempt(), ", generation ", hello.generation()));
   }
   const auto peer = peers_.find(hello.from_device());
-  if (waiters_.count(hello.to_device()) == 0 || peer == peers_.end() || hello.from_device() >= hello.to_device()) {
+  const bool may_dial = hello.from_device() < hello.to_device() || hello.machine() == kFailedMark;
+  if (waiters_.count(hello.to_device()) == 0 || peer == peers_.end() || !may_dial) {
     return absl::FailedPreconditionError(absl::StrCat("worker ", options_.worker_id, " expects no hello from device ",
                                                       hello.from_device(), " to device ", hello.to_device()));
   }
@@ -437,7 +461,9 @@ absl::StatusOr<TcpConnection*> TcpFabric::GetConnection(int device, int peer) {
     return abort_->status();
   }
   lock.lock();
-  return Adopt(pair, *std::move(dialed));
+  // The peer may have failed meanwhile, and opened a connection to send the reason.
+  const auto brought = connections_.find(pair);
+  return brought != connections_.end() ? brought->second.get() : Adopt(pair, *std::move(dialed));
 }
 
 absl::StatusOr<std::unique_ptr<Connection>> TcpFabric::Connect(Pair pair) {

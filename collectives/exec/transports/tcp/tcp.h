@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -76,7 +77,7 @@ class TcpFabric {
   TcpFabric(const TcpOptions& options, const std::map<int, Waiter*>& waiters, const std::map<int, PeerInfo>& peers,
             Network* network, AbortSignal* abort);
   // Closes open connections without notice, unless Finish or Leave was called. After an abort, first waits until all
-  // peers have been told the reason, but at most for about twice TcpOptions::close_after_abort_ms.
+  // peers have been told the reason, but at most for about TcpOptions::close_after_abort_ms.
   ~TcpFabric();
 
   Transport& transport(int device);
@@ -130,8 +131,8 @@ class TcpFabric {
   void OnAbort();
   void CloseAfterAbort();
   void TellDialed(Connection* connection);
-  void TellUnconnected();
-  absl::Status TellReason(Pair pair, const std::string& reason);
+  void TellUnconnected(std::chrono::steady_clock::time_point end);
+  absl::Status TellReason(Pair pair, const std::string& reason, std::chrono::steady_clock::time_point end);
   void HearReason(std::unique_ptr<Connection> connection, const PeerHello& hello);
   TcpConnection* Adopt(Pair pair, Dialed dialed);
   int IndexOf(int device) const;
@@ -158,7 +159,7 @@ class TcpFabric {
   std::atomic<int> shared_connections_ = 0;
   std::set<Pair> connecting_;            // Pairs whose connection is being dialed.
   std::map<Pair, Connection*> dialing_;  // Connections that wait for the peer's answer.
-  Connection* telling_ = nullptr;        // The connection that brings a reason to a peer (TellReason).
+  std::map<Pair, Connection*> telling_;  // Connections that bring a reason to a peer (TellReason).
   SilenceWatch silence_;
   std::map<int, std::unique_ptr<Transport>> transports_;
   // Null if this worker is on loopback. Declared last, because its threads use the other members.

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <future>
 
 #include "absl/strings/str_cat.h"
@@ -51,6 +52,29 @@ class OtherMachines final : public Network {
   }
 };
 
+// Loopback TCP on which one address does not answer, like that of a machine that is gone.
+class OneSilentAddress final : public Network {
+ public:
+  // Must be called before the first call of Dial.
+  void Silence(const std::string& address) { silent_ = address; }
+  void End() { end_.set_value(); }
+
+  absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address) override {
+    return TcpNetwork().Listen(address);
+  }
+  // For the silent address: Unavailable after `timeout_ms`, or when End is called.
+  absl::StatusOr<std::unique_ptr<Connection>> Dial(const std::string& address, int64_t timeout_ms) override {
+    if (address != silent_) return TcpNetwork().Dial(address, timeout_ms);
+    ended_.wait_for(std::chrono::milliseconds(timeout_ms));
+    return absl::UnavailableError(absl::StrCat("cannot connect to ", address, ": no answer"));
+  }
+
+ private:
+  std::string silent_;
+  std::promise<void> end_;
+  const std::shared_future<void> ended_ = end_.get_future().share();
+};
+
 // Workers without a coordinator, each with one device.
 class UnconnectedTest : public ::testing::Test {
  protected:
@@ -98,28 +122,33 @@ class UnconnectedTest : public ::testing::Test {
     return link.ok() ? (*link)->Next().status() : link.status();
   }
 
-  // Worker 1 fails while device 2 waits for a connection from `peer`. Device 0 has no connection either.
-  void WorkerOneFailsWhileDeviceTwoWaitsFor(int peer) {
+  void Fail(int worker) {
+    workers_[worker].abort.Raise({absl::ResourceExhaustedError(absl::StrCat("device ", worker, " has no memory left")),
+                                  absl::StrCat("w", worker)});
+  }
+  // A worker fails while device 2 waits for a connection from `peer`. No device has a connection.
+  void WorkerFailsWhileDeviceTwoWaitsFor(int worker, int peer) {
     std::future<absl::Status> waiting = std::async(std::launch::async, [&] { return Receive(2, peer); });
-    workers_[1].abort.Raise({absl::ResourceExhaustedError("device 1 has no memory left"), "w1"});
+    Fail(worker);
     const absl::Status status = waiting.get();
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("device 1 has no memory left"));
-    EXPECT_EQ(workers_[2].abort.failure().suspect_worker, "w1");
+    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("device ", worker, " has no memory left")));
+    EXPECT_EQ(workers_[2].abort.failure().suspect_worker, absl::StrCat("w", worker));
   }
 
   OtherMachines other_machines_;
+  OneSilentAddress one_silent_address_;
   Worker workers_[3];
 };
 
 TEST_F(UnconnectedTest, AFailedWorkerTellsAPeerThatWaitsForItsConnection) {
   Start(&TcpNetwork(), nullptr);
-  WorkerOneFailsWhileDeviceTwoWaitsFor(1);
+  WorkerFailsWhileDeviceTwoWaitsFor(1, 1);
 }
 
 TEST_F(UnconnectedTest, AFailedWorkerTellsAPeerThatWaitsForAnother) {
   Start(&TcpNetwork(), nullptr);
-  WorkerOneFailsWhileDeviceTwoWaitsFor(0);
+  WorkerFailsWhileDeviceTwoWaitsFor(1, 0);
 }
 
 // The failed worker may be unable to share memory, as a worker that has no memory left.
@@ -127,24 +156,43 @@ TEST_F(UnconnectedTest, AReasonNeedsNoSharedMemory) {
   TcpOptions options;
   options.requires_shared = true;
   Start(&TcpNetwork(), nullptr, options);
-  WorkerOneFailsWhileDeviceTwoWaitsFor(1);
+  WorkerFailsWhileDeviceTwoWaitsFor(1, 1);
 }
 
 TEST_F(UnconnectedTest, AReasonNeedsNoPlugin) {
   Start(&TcpNetwork(), SkeletonTransport());
-  WorkerOneFailsWhileDeviceTwoWaitsFor(1);
+  WorkerFailsWhileDeviceTwoWaitsFor(1, 1);
 }
 
 TEST_F(UnconnectedTest, AReasonIsSecuredBetweenMachines) {
   Start(&other_machines_, nullptr);
-  WorkerOneFailsWhileDeviceTwoWaitsFor(1);
+  WorkerFailsWhileDeviceTwoWaitsFor(1, 1);
 }
 
-// Worker 2 failed before the others connected to it. Device 0 is refused, and then tells device 1, which waits for it.
-TEST_F(UnconnectedTest, AWorkerThatIsRefusedTellsTheReasonToItsOwnPeers) {
+// Worker 0 fails. It tells worker 2 while it still waits for an answer of worker 1.
+TEST_F(UnconnectedTest, APeerThatDoesNotAnswerDoesNotDelayTheOthers) {
+  Start(&one_silent_address_, nullptr);
+  one_silent_address_.Silence(workers_[1].data_plane->address());
+  WorkerFailsWhileDeviceTwoWaitsFor(0, 0);
+  one_silent_address_.End();
+}
+
+// The failed process may have ended when a peer with a lower number would connect to it.
+TEST_F(UnconnectedTest, AFailedWorkerTellsPeersThatHaveNotConnectedToIt) {
+  Start(&TcpNetwork(), nullptr);
+  std::promise<void> told;
+  workers_[0].abort.AddListener([&](const Failure&) { told.set_value(); });
+  Fail(1);
+  ASSERT_EQ(told.get_future().wait_for(std::chrono::milliseconds(kWaitLimitMs)), std::future_status::ready);
+  EXPECT_EQ(workers_[0].abort.failure().suspect_worker, "w1");
+  EXPECT_THAT(std::string(Receive(0, 1).message()), HasSubstr("device 1 has no memory left"));
+}
+
+// Worker 2 fails while device 1 waits for device 0, which connects to device 2.
+TEST_F(UnconnectedTest, AllPeersOfAFailedWorkerLearnTheReason) {
   Start(&TcpNetwork(), nullptr);
   std::future<absl::Status> waiting = std::async(std::launch::async, [&] { return Receive(1, 0); });
-  workers_[2].abort.Raise({absl::ResourceExhaustedError("device 2 has no memory left"), "w2"});
+  Fail(2);
   EXPECT_THAT(std::string(Receive(0, 2).message()), HasSubstr("device 2 has no memory left"));
   EXPECT_THAT(std::string(waiting.get().message()), HasSubstr("device 2 has no memory left"));
 }
