@@ -39,8 +39,9 @@ std::string Describe(const RankState& state, int rank) {
   return absl::StrCat("rank ", rank, " (host ", state.host, ", pid ", state.pid, ")");
 }
 
-// Returns a text such as "after operation 3" or "in operation 4 (all_reduce(sum) ...)".
+// Returns a text such as "before its first operation", "after operation 3" or "in operation 4 (all_reduce(sum) ...)".
 std::string Where(const RankState& state) {
+  if (state.entered == 0) return "before its first operation";
   if (state.entered <= state.finished) return absl::StrCat("after operation ", state.finished);
   return absl::StrCat("in operation ", state.entered, " (", state.operation, ")");
 }
@@ -67,6 +68,30 @@ std::string Finding(const Verdict& verdict, int rank, uint64_t operation) {
                                                            : "";
 }
 
+// Explains a group that has not formed: which ranks have not joined it, and which of the others cannot go on. Returns
+// false if all ranks have joined. A rank without a process id has not written its part of the file. The others wait for
+// it before they run anything.
+bool ExplainForming(Verdict* verdict) {
+  std::vector<int> missing;
+  for (int rank = 0; rank < std::ssize(verdict->ranks); ++rank) {
+    if (verdict->ranks[rank].pid == 0) missing.push_back(rank);
+  }
+  if (missing.empty()) return false;
+  verdict->culprits = missing;
+  AddSentence(absl::StrCat(Ranks(missing), missing.size() == 1 ? " has" : " have", " not joined the group"),
+              &verdict->text);
+  for (int rank = 0; rank < std::ssize(verdict->ranks); ++rank) {
+    const RankState& state = verdict->ranks[rank];
+    if (state.pid == 0 || state.left || state.process == ProcessState::kRunning) continue;
+    const std::string finding = Finding(*verdict, rank, 0);
+    if (finding.empty()) continue;
+    verdict->culprits.push_back(rank);
+    AddSentence(finding, &verdict->text);
+  }
+  std::sort(verdict->culprits.begin(), verdict->culprits.end());
+  return true;
+}
+
 }  // namespace
 
 ProcessState StateOfProcess(int64_t pid) {
@@ -80,22 +105,13 @@ ProcessState StateOfProcess(int64_t pid) {
 
 Verdict ExplainGroup(const ControlFile& control, const std::function<ProcessState(int64_t pid)>& state_of) {
   Verdict verdict;
+  for (int rank = 0; rank < control.ranks(); ++rank) verdict.ranks.push_back(ReadRank(control.rank(rank), state_of));
+  if (ExplainForming(&verdict)) return verdict;
   uint64_t last = 0, unfinished = 0;
-  for (int rank = 0; rank < control.ranks(); ++rank) {
-    const RankState& state = verdict.ranks.emplace_back(ReadRank(control.rank(rank), state_of));
+  for (const RankState& state : verdict.ranks) {
     last = std::max(last, state.entered);
     const bool is_first = unfinished == 0 || state.entered < unfinished;
     if (state.finished < state.entered && is_first) unfinished = state.entered;
-  }
-  // A rank without a process id has not written its part of the file. The others wait for it before they run anything.
-  for (int rank = 0; rank < control.ranks(); ++rank) {
-    if (verdict.ranks[rank].pid == 0) verdict.culprits.push_back(rank);
-  }
-  if (!verdict.culprits.empty()) {
-    AddSentence(
-        absl::StrCat(Ranks(verdict.culprits), verdict.culprits.size() == 1 ? " has" : " have", " not joined the group"),
-        &verdict.text);
-    return verdict;
   }
   // Ranks that need not wait for the others, such as roots, may be in later operations, or have finished them. The
   // cause is in the first operation that a rank has not finished.

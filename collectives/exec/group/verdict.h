@@ -29,7 +29,8 @@ struct RankState {
 struct Verdict {
   std::vector<RankState> ranks;
   // The ranks for which the others wait, directly or indirectly. While the group forms, these are the ranks that have
-  // not joined it. If no rank is in an operation, these are the ranks whose process is stopped or gone.
+  // not joined it, and those whose process is stopped or gone. If no rank is in an operation, these are the ranks whose
+  // process is stopped or gone.
   std::vector<int> culprits;
   std::string text;  // One sentence for each finding.
 };

@@ -72,6 +72,20 @@ TEST_F(VerdictTest, RanksThatHaveNotJoined) {
   EXPECT_EQ(Explain().text, "ranks 2 and 3 have not joined the group.");
 }
 
+// If rank 2 joined, the group would still wait for ranks 0 and 3. Rank 1 has given up.
+TEST_F(VerdictTest, RanksThatDiedOrAreStoppedBeforeAllHaveJoined) {
+  control_->rank(2).pid = 0;
+  states_[0] = ProcessState::kStopped;
+  states_[1] = ProcessState::kGone;
+  control_->rank(1).left.store(RankBlock::kLeftAfterError);
+  states_[3] = ProcessState::kGone;
+  EXPECT_THAT(Explain().culprits, ElementsAre(0, 2, 3));
+  EXPECT_EQ(Explain().text,
+            "rank 2 has not joined the group.\n"
+            "rank 0 (host node7, pid 100) is stopped by a signal or a debugger before its first operation.\n"
+            "rank 3 (host node7, pid 103) has died before its first operation.");
+}
+
 TEST_F(VerdictTest, ARankThatNeverEntered) {
   for (int rank = 0; rank < 3; ++rank) Set(rank, 1412, 1411, 3);
   Set(3, 1411, 1411, -1);
