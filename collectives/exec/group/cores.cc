@@ -46,6 +46,19 @@ class CoreMatching {
   std::vector<bool> tried_;      // The cores on the paths that were tried for the process that is being added.
 };
 
+int64_t ReadLastLevelCacheBytes() {
+  int64_t bytes = 0;
+  for (int index = 0; index < 8; ++index) {
+    const absl::StatusOr<std::string> text =
+        RealFileSystem().Read(absl::StrCat("/sys/devices/system/cpu/cpu0/cache/index", index, "/size"));
+    int64_t kib = 0;
+    if (text.ok() && absl::SimpleAtoi(absl::StripSuffix(absl::StripSuffix(*text, "\n"), "K"), &kib)) {
+      bytes = std::max(bytes, kib << 10);
+    }
+  }
+  return bytes > 0 ? bytes : int64_t{32} << 20;
+}
+
 }  // namespace
 
 bool EachHasACore(const std::vector<std::vector<uint64_t>>& masks, double quota) {
@@ -59,16 +72,8 @@ bool EachHasACore(const std::vector<std::vector<uint64_t>>& masks, double quota)
 }
 
 int64_t LastLevelCacheBytes() {
-  int64_t bytes = 0;
-  for (int index = 0; index < 8; ++index) {
-    const absl::StatusOr<std::string> text =
-        RealFileSystem().Read(absl::StrCat("/sys/devices/system/cpu/cpu0/cache/index", index, "/size"));
-    int64_t kib = 0;
-    if (text.ok() && absl::SimpleAtoi(absl::StripSuffix(absl::StripSuffix(*text, "\n"), "K"), &kib)) {
-      bytes = std::max(bytes, kib << 10);
-    }
-  }
-  return bytes > 0 ? bytes : int64_t{32} << 20;
+  static const int64_t bytes = ReadLastLevelCacheBytes();
+  return bytes;
 }
 
 }  // namespace xlad::collectives

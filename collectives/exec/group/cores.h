@@ -12,7 +12,8 @@ namespace xlad::collectives {
 // paths (Berge, "Two theorems in graph theory", 1957).
 bool EachHasACore(const std::vector<std::vector<uint64_t>>& masks, double quota);
 
-// Returns the size in bytes of the last-level cache of core 0, or 32 MiB if the system does not report it.
+// Returns the size in bytes of the last-level cache of core 0, or 32 MiB if the system does not report it. Only the
+// first call asks the system.
 int64_t LastLevelCacheBytes();
 
 }  // namespace xlad::collectives
