@@ -126,6 +126,7 @@ std::vector<int64_t> AccessedBytes(const GroupProgram& program, int ranks) {
 
 bool StreamsResults(const GroupLaunch& launch) {
   const GroupCommand& command = *launch.command;
+  if (launch.are_outputs_copied) return false;
   if (!command.streams || command.streams_in_place) return command.streams;
   for (size_t i = 0; i < std::min(launch.inputs.size(), launch.outputs.size()); ++i) {
     const std::byte *const input = Bytes(launch.inputs[i]), *const output = Bytes(launch.outputs[i]);

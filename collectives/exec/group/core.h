@@ -56,6 +56,7 @@ struct GroupLaunch {
   absl::Span<const std::byte> note;
   absl::Span<const void* const> inputs;  // One address per operand.
   absl::Span<void* const> outputs;
+  bool are_outputs_copied = false;  // The caller copies the outputs at once. They do not bypass the cache then.
 };
 
 // Whether this rank writes results with stores that bypass the cache. The decision depends on whether its own buffers

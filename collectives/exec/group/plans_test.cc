@@ -120,6 +120,7 @@ TEST(GroupPlans, BuffersThatShareMemoryAreInPlace) {
   EXPECT_TRUE(StreamsResults({&command, 0, {}, inputs, separate}));
   command.streams_in_place = true;
   EXPECT_TRUE(streams(0));
+  EXPECT_FALSE(StreamsResults({&command, 0, {}, inputs, separate, /*are_outputs_copied=*/true}));
 }
 
 }  // namespace

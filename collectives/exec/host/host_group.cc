@@ -134,8 +134,9 @@ absl::Status HostGroup::RunOn(HostOperation* operation, const CollectiveLaunch& 
   busy.store(1, std::memory_order_seq_cst);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const bool runs = !options_.abort->raised();
+  const bool is_staged = !std::equal(outputs.begin(), outputs.end(), launch.outputs.begin());
   const absl::Status status =
-      runs ? core_->Run({&operation->command, word, bytes, inputs, outputs}) : options_.abort->status();
+      runs ? core_->Run({&operation->command, word, bytes, inputs, outputs, is_staged}) : options_.abort->status();
   busy.store(0, std::memory_order_release);
   // If the core has not run, its step is that of an earlier operation.
   const int step = runs ? core_->step() : -1;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
 #include <thread>
 #include <tuple>
 
@@ -19,10 +20,11 @@ constexpr int kMembers = 2, kElements = 10000;
 // processes; buffers outside this memory are then copied.
 class Ranks {
  public:
-  Ranks(CollectiveKind kind, bool as_processes, int64_t cache_bytes = 32 << 20) {
+  Ranks(CollectiveKind kind, bool as_processes, int64_t cache_bytes = 32 << 20, int operands = 1) {
     set_.num_devices = kMembers;
     Collective& collective = set_.collectives.emplace_back();
     collective.spec = MakeSpec(kind, kMembers, kElements);
+    collective.spec.counts.resize(operands, collective.spec.counts[0]);
     collective.groups = {{0, 1}};
     std::vector<std::shared_ptr<HostMemory>> memories(kMembers, HostMemory::Make(/*with_arena=*/as_processes));
     if (as_processes) memories[1] = HostMemory::Make(/*with_arena=*/true);
@@ -49,9 +51,15 @@ class Ranks {
 
   // Runs the collective on one rank.
   absl::Status Run(int rank, const std::vector<float>& values, std::vector<float>* results) {
-    const auto* const input = reinterpret_cast<const std::byte*>(values.data());
-    auto* const output = reinterpret_cast<std::byte*>(results->data());
-    return groups_[rank]->Run(operations_[rank].get(), {0, {&input, 1}, {&output, 1}});
+    return Run(rank, {values.data()}, {results->data()});
+  }
+  // `from` and `to` have one array per operand.
+  absl::Status Run(int rank, const std::vector<const float*>& from, const std::vector<float*>& to) {
+    std::vector<const std::byte*> inputs;
+    std::vector<std::byte*> outputs;
+    for (const float* const values : from) inputs.push_back(reinterpret_cast<const std::byte*>(values));
+    for (float* const values : to) outputs.push_back(reinterpret_cast<std::byte*>(values));
+    return groups_[rank]->Run(operations_[rank].get(), {0, inputs, outputs});
   }
 
  private:
@@ -76,20 +84,45 @@ TEST(HostGroup, AnErrorBeforeARunNamesNoOperationOfTheRunBefore) {
   EXPECT_EQ(ranks.Run(0, values, &sum), reason);
 }
 
-// The buffers of both ranks have 160,000 bytes, or 80,000 bytes if inputs and outputs share memory.
+// Both ranks sum two arrays of random values. The outputs of the first `in_place` arrays are the inputs.
+void SumAndCompare(Ranks* ranks, int in_place, std::mt19937* random) {
+  std::uniform_real_distribution<float> distribution(-1, 1);
+  std::vector<float> in[kMembers][2], out[kMembers][2], sums[2];
+  for (int i = 0; i < 2; ++i) {
+    sums[i].resize(kElements);
+    for (int rank = 0; rank < kMembers; ++rank) {
+      out[rank][i].resize(kElements);
+      for (float& sum : sums[i]) sum += in[rank][i].emplace_back(distribution(*random));
+    }
+  }
+  const auto result = [&](int rank, int i) { return i < in_place ? &in[rank][i] : &out[rank][i]; };
+  const auto run = [&](int rank) {
+    return ranks->Run(rank, {in[rank][0].data(), in[rank][1].data()},
+                      {result(rank, 0)->data(), result(rank, 1)->data()});
+  };
+  std::thread peer([&] { EXPECT_TRUE(run(1).ok()); });
+  EXPECT_TRUE(run(0).ok());
+  peer.join();
+  for (int rank = 0; rank < kMembers; ++rank) {
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(*result(rank, i) == sums[i]) << "rank " << rank << ", operand " << i;
+  }
+}
+
+// The buffers of both ranks have 320,000 bytes, or 160,000 bytes if inputs and outputs share memory. The buffers of
+// processes are copied.
 TEST(HostGroup, ResultsBypassACacheThatIsTooSmall) {
-  const std::vector<float> values(kElements, 1.0F);
+  std::mt19937 random(1);
   for (const auto& [cache_bytes, streams, streams_in_place] :
-       {std::tuple(300'000, false, false), std::tuple(150'000, true, false), std::tuple(100'000, true, true)}) {
-    Ranks ranks(CollectiveKind::kAllReduce, /*as_processes=*/false, cache_bytes);
-    EXPECT_EQ(ranks.command().streams, streams) << cache_bytes;
-    EXPECT_EQ(ranks.command().streams_in_place, streams_in_place) << cache_bytes;
-    std::vector<float> sum(kElements), peers_sum(kElements);
-    std::thread peer([&] { EXPECT_TRUE(ranks.Run(1, values, &peers_sum).ok()); });
-    EXPECT_TRUE(ranks.Run(0, values, &sum).ok());
-    peer.join();
-    EXPECT_EQ(sum, std::vector<float>(kElements, kMembers));
-    EXPECT_EQ(peers_sum, sum);
+       {std::tuple(600'000, false, false), std::tuple(300'000, true, false), std::tuple(200'000, true, true)}) {
+    for (const bool as_processes : {false, true}) {
+      for (const int in_place : {0, 1, 2}) {
+        SCOPED_TRACE(absl::StrCat("cache ", cache_bytes, ", processes ", as_processes, ", in place ", in_place));
+        Ranks ranks(CollectiveKind::kAllReduce, as_processes, cache_bytes, /*operands=*/2);
+        EXPECT_EQ(ranks.command().streams, streams);
+        EXPECT_EQ(ranks.command().streams_in_place, streams_in_place);
+        SumAndCompare(&ranks, in_place, &random);
+      }
+    }
   }
 }
 
