@@ -68,9 +68,9 @@ std::string Finding(const Verdict& verdict, int rank, uint64_t operation) {
                                                            : "";
 }
 
-// Explains a group that has not formed: which ranks have not joined it, and which of the others cannot go on. Returns
-// false if all ranks have joined. A rank without a process id has not written its part of the file. The others wait for
-// it before they run anything.
+// Explains a group that has not formed: which ranks have not joined it, and which of the others have died or are
+// stopped. Returns false if all ranks have joined. A rank without a process id has not written its part of the file.
+// The others wait for it before they run anything.
 bool ExplainForming(Verdict* verdict) {
   std::vector<int> missing;
   for (int rank = 0; rank < std::ssize(verdict->ranks); ++rank) {
