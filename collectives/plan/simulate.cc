@@ -357,8 +357,10 @@ double BandwidthBoundUs(const CollectiveSpec& spec, const Network& network) {
 }
 
 absl::StatusOr<CollectivePlan> PlanFor(const CollectiveSpec& spec, const Network& network) {
-  constexpr int kMaxRingRanks = 256;     // The simulation of a ring over more ranks takes seconds.
-  constexpr int kMaxDirectRanks = 1024;  // A message between every two ranks, for which there may be no other plan.
+  constexpr int kMaxRingRanks = 256;  // The simulation of a ring over more ranks takes seconds.
+  // `direct` may be the only plan. It sends a message between every two ranks; with 1,024 ranks, its simulation takes
+  // about 10 s.
+  constexpr int kMaxDirectRanks = 1024;
   std::vector<CollectivePlan> candidates;
   const int dimensions = std::ssize(network.grid());
   if (dimensions == 2 || dimensions == 3) {
@@ -396,6 +398,8 @@ absl::StatusOr<CollectivePlan> PlanFor(const CollectiveSpec& spec, const Network
     if (sends_few || spec.ranks <= kMaxDirectRanks) candidates.push_back({.algorithm = "direct"});
     std::erase_if(candidates, cannot_run);
   }
+  XLAD_RETURN_IF_ERROR(CheckRanks(spec, network));
+  if (candidates.size() == 1) return candidates[0];
   absl::StatusOr<CollectivePlan> best = absl::InvalidArgumentError(
       absl::StrCat("found no algorithm for ", spec.ToString(), " on a network of ", network.ranks(), " ranks"));
   double best_us = 0;

@@ -63,6 +63,7 @@ double BandwidthBoundUs(const CollectiveSpec& spec, const Network& network);
 //   - `swing`, `pat`, and, for up to 64 ranks, `ring`, `halving_doubling` and `direct`, all with default parameters.
 //   - If none of these can run the spec: `binomial`, `recursive_doubling` and, for up to 1,024 ranks or if each rank
 //     sends to at most one other, `direct`.
+// If only one of them can run the spec, it is returned without a simulation, which can take seconds.
 // InvalidArgument if none of the plans can run the spec. Other errors are those of Simulate.
 absl::StatusOr<CollectivePlan> PlanFor(const CollectiveSpec& spec, const Network& network);
 

@@ -247,6 +247,18 @@ TEST(Simulate, EveryCollectiveHasAPlanForManyRanks) {
   }
 }
 
+// A simulation would fail, because rank 0 has no link.
+TEST(Simulate, TheOnlyPlanIsChosenWithoutASimulation) {
+  Network network = Network::Torus({10, 7}, {false, false}, 1, 50);
+  ASSERT_EQ(network.BreakLink(0, 1), absl::OkStatus());
+  ASSERT_EQ(network.BreakLink(0, 10), absl::OkStatus());
+  const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllToAll, 70, 1);
+  const absl::StatusOr<CollectivePlan> plan = PlanFor(spec, network);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->algorithm, "direct");
+  EXPECT_TRUE(absl::IsUnavailable(Simulate(*plan, spec, network).status()));
+}
+
 // Any chip may be broken. The others run a correct plan, and no link of the broken chip is used.
 TEST(Simulate, PlansAroundBrokenChips) {
   for (const auto& [preset, collective] :
