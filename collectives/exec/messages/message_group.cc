@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/clock.h"
 #include "base/counted.h"
 #include "base/file_system.h"
@@ -18,7 +20,7 @@
 #include "collectives/exec/bootstrap/rendezvous.h"
 #include "collectives/exec/group/control.h"
 #include "collectives/exec/group/meeting.h"
-#include "collectives/exec/group/verdict.h"
+#include "collectives/exec/transports/shared_memory/shared_memory.h"
 #include "collectives/plan/algorithm.h"
 #include "collectives/plan/mapped.h"
 
@@ -77,11 +79,16 @@ absl::Status CheckReachable(const PeerInfo& self, const std::vector<PeerInfo>& p
 
 }  // namespace
 
+std::optional<ProcessState> StateOfProcessOn(const std::string& machine, int64_t pid) {
+  if (machine.empty() || machine != MachineName()) return std::nullopt;
+  return StateOfProcess(pid);
+}
+
 MessageGroup::Shared::~Shared() {
   if (fabric != nullptr && !abort.raised()) fabric->Finish().IgnoreError();
 }
 
-// The ranks exchange their addresses, and the key of rank 0, through files.
+// The ranks exchange their machines and addresses, and the key of rank 0, through files.
 absl::StatusOr<MessageGroup::Met> MessageGroup::Meet(const Options& options, const PeerInfo& self) {
   const bool on_one_host = options.meeting_folder.empty();
   std::string folder = options.meeting_folder;
@@ -96,7 +103,8 @@ absl::StatusOr<MessageGroup::Met> MessageGroup::Meet(const Options& options, con
   Rendezvous rendezvous({options.launch.rank, ranks, 0, options.deadline_ms,
                          absl::StrCat("ranks of the launch by ", options.launch.launcher)},
                         bootstrap.get(), &RealClock());
-  XLAD_RETURN_IF_ERROR(rendezvous.Put(kPeerKey, EncodePeer(self)));
+  const std::string machine = on_one_host ? MachineName() : "";
+  XLAD_RETURN_IF_ERROR(rendezvous.Put(kPeerKey, absl::StrCat(machine, "\n", EncodePeer(self))));
   if (options.launch.rank == 0) {
     XLAD_RETURN_IF_ERROR(rendezvous.Put(kSecretKey, SystemRandom()->Hex(64)));
   }
@@ -108,7 +116,9 @@ absl::StatusOr<MessageGroup::Met> MessageGroup::Meet(const Options& options, con
   XLAD_ASSIGN_OR_RETURN(met.key, rendezvous.Get(0, kSecretKey));
   for (int rank = 0; rank < ranks; ++rank) {
     XLAD_ASSIGN_OR_RETURN(const std::string text, rendezvous.Get(rank, kPeerKey));
-    XLAD_ASSIGN_OR_RETURN(met.peers.emplace_back(), DecodePeer(text));
+    const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('\n', 1));
+    XLAD_ASSIGN_OR_RETURN(met.peers.emplace_back(), DecodePeer(parts.second));
+    met.machines[met.peers.back().worker_id] = parts.first;
   }
   return met;
 }
@@ -138,7 +148,9 @@ absl::StatusOr<std::unique_ptr<MessageGroup>> MessageGroup::Join(const Options& 
   fabric.tcp.key = met.key;
   fabric.tcp.accept_timeout_ms = options.deadline_ms;
   if (options.meeting_folder.empty()) {  // All ranks are on this host.
-    fabric.tcp.has_ended = [](const PeerInfo& peer) { return StateOfProcess(peer.pid) == ProcessState::kGone; };
+    fabric.tcp.has_ended = [machines = met.machines](const PeerInfo& peer) {
+      return StateOfProcessOn(machines.at(peer.worker_id), peer.pid) == ProcessState::kGone;
+    };
   }
   fabric.tcp.data_address = self.data_address;
   fabric.network = &TcpNetwork();
@@ -149,6 +161,7 @@ absl::StatusOr<std::unique_ptr<MessageGroup>> MessageGroup::Join(const Options& 
   const std::unique_ptr<Bootstrap> bootstrap = MapBootstrap(std::move(values));
   XLAD_ASSIGN_OR_RETURN(shared->fabric, Fabric::Make(fabric, *bootstrap, &shared->abort));
   std::unique_ptr<MessageGroup> group(new MessageGroup(rank, options, std::move(shared), std::move(met.peers)));
+  group->machines_ = std::move(met.machines);
   group->record_ = std::move(met.record);
   if (group->record_ != nullptr) group->links_.shown_wait = group->record_->shown_wait();
   XLAD_ASSIGN_OR_RETURN(group->barrier_, group->Prepare(BarrierSpec(group->ranks())));
@@ -262,12 +275,13 @@ absl::StatusOr<std::unique_ptr<MessageGroup>> MessageGroup::Split(const PartOfSp
   return Join(options);
 }
 
-// Returns whether the process of another rank has ended. Processes of other hosts cannot be examined. If ranks may be
-// on other hosts, only the suspect of the error is therefore assumed to have ended.
+// Returns whether the process of another rank has ended. A process that cannot be examined is assumed to have ended if
+// it is the suspect of the error. If ranks may be on other hosts, no process is examined, so that all ranks agree.
 bool MessageGroup::HasGone(int rank) const {
   if (rank == rank_) return false;
-  if (options_.meeting_folder.empty()) return StateOfProcess(pid(rank)) == ProcessState::kGone;
-  return peers_[rank].worker_id == shared_->abort.failure().suspect_worker;
+  const std::string& worker = peers_[rank].worker_id;
+  const std::optional<ProcessState> state = StateOfProcessOn(machines_.at(worker), pid(rank));
+  return state.has_value() ? *state == ProcessState::kGone : worker == shared_->abort.failure().suspect_worker;
 }
 
 // Returns the ranks that are alive. If the error names a suspect, first waits until the suspect's process has ended,

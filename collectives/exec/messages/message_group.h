@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,11 +20,16 @@
 #include "collectives/exec/collective_set.h"
 #include "collectives/exec/fabric/fabric.h"
 #include "collectives/exec/group/split.h"
+#include "collectives/exec/group/verdict.h"
 #include "collectives/exec/messages/flight_record.h"
 #include "collectives/exec/scheduled_communicator.h"
 #include "collectives/plan/cost.h"
 
 namespace xlad::collectives {
+
+// Returns the state of a process, or nullopt if it cannot be examined: its machine (MachineName) is unknown, or is not
+// that of this process. Containers of one host may have PID namespaces of their own, and thus different MachineNames.
+std::optional<ProcessState> StateOfProcessOn(const std::string& machine, int64_t pid);
 
 class MessageGroup {
  public:
@@ -33,7 +39,7 @@ class MessageGroup {
     // The time for which forming waits for all ranks, and for which the first operation that uses a connection waits
     // for the peer. If a rank arrives later, the group fails.
     int64_t deadline_ms = 30000;
-    bool checksums = false;       // Each message has a checksum of its payload.
+    bool checksums = false;  // Each message has a checksum of its payload.
     // The folder in which the ranks find each other, or empty if all ranks are on this host. Ranks on several hosts
     // need a folder that all hosts share.
     std::string meeting_folder;
@@ -125,10 +131,11 @@ class MessageGroup {
   MessageGroup(int rank, const Options& options, std::shared_ptr<Shared> shared, std::vector<PeerInfo> peers)
       : rank_(rank), options_(options), shared_(std::move(shared)), peers_(std::move(peers)) {}
   struct Met {
-    std::vector<PeerInfo> peers;  // By rank.
+    std::vector<PeerInfo> peers;                  // By rank.
+    std::map<std::string, std::string> machines;  // By worker id; see machines_.
     // Null if there is a meeting folder, because records are shared memory, or if there are too many ranks.
     std::unique_ptr<FlightRecord> record;
-    std::string key;                       // Encrypts connections that are not on loopback.
+    std::string key;  // Encrypts connections that are not on loopback.
   };
   static absl::StatusOr<Met> Meet(const Options& options, const PeerInfo& self);
   absl::Status CheckProcesses() const;
@@ -139,6 +146,9 @@ class MessageGroup {
   const Options options_;
   const std::shared_ptr<Shared> shared_;
   const std::vector<PeerInfo> peers_;
+  // The MachineName of each rank, by worker id. The names are empty if there is a meeting folder, and the map is empty
+  // if the ranks are threads.
+  std::map<std::string, std::string> machines_;
   ScheduleLinks links_;  // All operations use the same links, so a disagreement of the ranks is detected.
   // Null if the ranks are threads, if there is a meeting folder, or if there are more than kMaxGroupRanks ranks.
   std::unique_ptr<FlightRecord> record_;

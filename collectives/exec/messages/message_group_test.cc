@@ -1,9 +1,12 @@
-// What a group of ranks that send messages refuses.
+// What a group of ranks that send messages refuses, and which processes it examines.
 #include "collectives/exec/messages/message_group.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "collectives/exec/transports/shared_memory/shared_memory.h"
 #include "collectives/plan/testing/make_spec.h"
 
 namespace xlad::collectives {
@@ -30,6 +33,20 @@ TEST(MessageGroup, AnAddressOtherThanLoopbackNeedsAMeetingFolder) {
     EXPECT_EQ(MessageGroup::Join(options).status(), status);
     options.meeting_folder = "/shared";
     EXPECT_TRUE(MessageGroup::CheckListenHost(options).ok()) << host;
+  }
+}
+
+// A process id of another PID namespace may be that of no process here, or that of another process.
+TEST(MessageGroup, OnlyProcessesOfTheSameMachineAndNamespaceAreExamined) {
+  const pid_t ended = fork();
+  if (ended == 0) _exit(0);
+  ASSERT_EQ(waitpid(ended, nullptr, 0), ended);
+  ASSERT_NE(MachineName(), "");
+  EXPECT_EQ(StateOfProcessOn(MachineName(), ended), ProcessState::kGone);
+  EXPECT_EQ(StateOfProcessOn(MachineName(), getpid()), ProcessState::kRunning);
+  for (const pid_t pid : {ended, getpid()}) {
+    EXPECT_EQ(StateOfProcessOn("", pid), std::nullopt);
+    EXPECT_EQ(StateOfProcessOn(MachineName() + "1", pid), std::nullopt);
   }
 }
 
