@@ -86,7 +86,9 @@ class UnconnectedTest : public ::testing::Test {
     std::unique_ptr<TcpFabric> fabric;
   };
 
-  void Start(Network* network, const xlad_transport_api* plugin, TcpOptions options = {}) {
+  // Worker 2 dials by `dialer_of_two` if it is not null.
+  void Start(Network* network, const xlad_transport_api* plugin, TcpOptions options = {},
+             Network* dialer_of_two = nullptr) {
     std::map<int, PeerInfo> all;
     for (int w = 0; w < 3; ++w) {
       workers_[w].data_plane = *DataPlane::ListenForSecured(network, "127.0.0.1:0");
@@ -106,7 +108,8 @@ class UnconnectedTest : public ::testing::Test {
       peers.erase(w);
       options.worker_id = all[w].worker_id;
       options.data_address = all[w].data_address;
-      worker.fabric = std::make_unique<TcpFabric>(options, std::map<int, Waiter*>{{w, &worker.waiter}}, peers, network,
+      Network* const dialer = w == 2 && dialer_of_two != nullptr ? dialer_of_two : network;
+      worker.fabric = std::make_unique<TcpFabric>(options, std::map<int, Waiter*>{{w, &worker.waiter}}, peers, dialer,
                                                   &worker.abort);
       worker.abort.AddListener([&worker](const Failure&) { worker.waiter.Notify(); });
       worker.data_plane->AddTask(worker.fabric.get());
@@ -188,13 +191,15 @@ TEST_F(UnconnectedTest, AFailedWorkerTellsPeersThatHaveNotConnectedToIt) {
   EXPECT_THAT(std::string(Receive(0, 1).message()), HasSubstr("device 1 has no memory left"));
 }
 
-// Worker 2 fails while device 1 waits for device 0, which connects to device 2.
-TEST_F(UnconnectedTest, AllPeersOfAFailedWorkerLearnTheReason) {
-  Start(&TcpNetwork(), nullptr);
+// Worker 2 fails and cannot reach worker 1. Worker 0, which learns the reason, tells worker 1.
+TEST_F(UnconnectedTest, AWorkerThatLearnsTheReasonTellsItsOwnPeers) {
+  Start(&TcpNetwork(), nullptr, {}, &one_silent_address_);
+  one_silent_address_.Silence(workers_[1].data_plane->address());
   std::future<absl::Status> waiting = std::async(std::launch::async, [&] { return Receive(1, 0); });
   Fail(2);
   EXPECT_THAT(std::string(Receive(0, 2).message()), HasSubstr("device 2 has no memory left"));
   EXPECT_THAT(std::string(waiting.get().message()), HasSubstr("device 2 has no memory left"));
+  one_silent_address_.End();
 }
 
 TEST_F(UnconnectedTest, AReasonOfAnEarlierProcessIsIgnored) {
