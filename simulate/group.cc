@@ -279,14 +279,12 @@ absl::StatusOr<GroupTime> GroupTimer::Simulate(const GroupCollective& collective
   return best;
 }
 
-// Simulates the group on the first dimensions of the slice, the longest one first, and translates the result.
+// Simulates the group on the first dimensions of the slice, and translates the result. The dimensions are not sorted:
+// on meshes, a schedule takes another time if they are in another order.
 absl::StatusOr<GroupTime> GroupTimer::TimeOfOnePhase(const GroupCollective& collective) {
-  if (!slice_.broken_links.empty() || collective.shape.empty()) return Simulate(collective);
-  GroupShape shape = collective.shape;
-  std::stable_sort(shape.begin(), shape.end(), [](const GroupDimension& a, const GroupDimension& b) {
-    return a.size != b.size ? a.size > b.size : a.stride < b.stride;
-  });
-  GroupCollective renamed{collective.kind, collective.bytes, shape};
+  if (!slice_.broken_links.empty()) return Simulate(collective);
+  const GroupShape& shape = collective.shape;
+  GroupCollective renamed = collective;
   for (size_t d = 0; d < shape.size(); ++d) renamed.shape[d].dimension = static_cast<int>(d);
   auto known = times_.find(renamed);
   if (known == times_.end()) {

@@ -63,8 +63,8 @@ double BoundUs(const GroupCollective& collective, const Slice& slice);
 
 // Computes times of collectives. Simulates a collective's schedules under several plans (collectives/plan/simulate.h)
 // and returns the time of the fastest plan. If all ranks of a group do the same work, only one rank is simulated.
-// Results are cached. If no links are broken, groups that differ only in which dimensions they use have one result.
-// Keeps a reference to the slice. Not thread-safe.
+// Results are cached. If no links are broken, groups such as x4 y8 and x4 z8, whose dimensions are equal in the same
+// order, are simulated once; x8 y4 is another shape. Keeps a reference to the slice. Not thread-safe.
 class GroupTimer {
  public:
   explicit GroupTimer(const Slice& slice) : slice_(slice) {}

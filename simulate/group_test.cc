@@ -1,6 +1,7 @@
 // Times of collectives among groups: shapes, agreement with the simulation of all ranks, bounds, published figures.
 #include "simulate/group.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "collectives/plan/plan.h"
@@ -11,6 +12,7 @@ namespace xlad::simulate {
 namespace {
 
 using collectives::CollectiveKind;
+using ::testing::HasSubstr;
 
 GroupShape WholeShape(const Slice& slice) {
   GroupShape shape;
@@ -85,6 +87,50 @@ TEST(GroupTimer, InterleavedGroupsShareTheirLinks) {
   const double apart = UsOf({CollectiveKind::kAllGather, bytes, {{0, 4, 4, true}}}, slice);
   const double near = UsOf({CollectiveKind::kAllGather, bytes, {{0, 4, 1, true}}}, slice);
   EXPECT_NEAR(apart / near, 4, 0.2);
+}
+
+// The groups along one dimension whose sizes and strides are powers of two, and the group of one chip.
+std::vector<GroupShape> ShapesAlong(int d, const Slice& slice) {
+  std::vector<GroupShape> shapes = {{}};
+  for (int size = 2; size <= slice.grid[d]; size *= 2) {
+    for (int stride = 1; size * stride <= slice.grid[d]; stride *= 2) {
+      shapes.push_back({{d, size, stride, size > 2 && slice.Wraps(d) && size * stride == slice.grid[d]}});
+    }
+  }
+  return shapes;
+}
+
+// A broken link along a dimension that a group does not use changes nothing. On a slice with broken links, no groups
+// share a simulation.
+TEST(GroupTimer, SharedSimulationsAreThoseOfEachGroup) {
+  const Slice whole = SliceOf("v4-2x4x4");
+  const char* const links[] = {"0-1", "0-2", "0-8"};
+  GroupTimer shares(whole);
+  for (int unused = 0; unused < 3; ++unused) {
+    Slice broken = whole;
+    ASSERT_TRUE(BreakLink(links[unused], &broken).ok());
+    GroupTimer simulates(broken);
+    for (const GroupShape& first : ShapesAlong(unused == 0 ? 1 : 0, whole)) {
+      for (GroupShape shape : ShapesAlong(unused == 2 ? 1 : 2, whole)) {
+        shape.insert(shape.begin(), first.begin(), first.end());
+        for (const CollectiveKind kind : {CollectiveKind::kAllGather, CollectiveKind::kAllToAll}) {
+          const auto time = shares.TimeOf({kind, 1 << 16, shape}), expected = simulates.TimeOf({kind, 1 << 16, shape});
+          ASSERT_TRUE(time.ok() && expected.ok()) << time.status() << expected.status();
+          EXPECT_EQ((*time)->us, (*expected)->us) << ToString(kind) << " " << ToString(shape);
+          EXPECT_EQ((*time)->plan, (*expected)->plan) << ToString(shape);
+          EXPECT_EQ((*time)->link_us, (*expected)->link_us) << ToString(shape);
+        }
+      }
+    }
+  }
+}
+
+TEST(GroupTimer, ThePlanHasTheDimensionsOfTheGroup) {
+  const Slice slice = SliceOf("v5e-4x8");
+  GroupTimer timer(slice);
+  const auto time = timer.TimeOf({CollectiveKind::kAllGather, 1 << 16, WholeShape(slice)});
+  ASSERT_TRUE(time.ok()) << time.status();
+  EXPECT_THAT((*time)->plan, HasSubstr("grid=4x8"));
 }
 
 TEST(GroupTimer, OneDeviceTakesNoTime) {
