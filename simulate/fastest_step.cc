@@ -1,5 +1,6 @@
 #include "simulate/fastest_step.h"
 
+#include <optional>
 #include <utility>
 
 namespace xlad::simulate {
@@ -7,24 +8,23 @@ namespace xlad::simulate {
 absl::StatusOr<PlacedStep> FastestStep(const hlo::Module& module, const std::vector<ProgramCollective>& collectives,
                                        const std::vector<Placement>& placements, const sharding::Mesh& mesh,
                                        const Slice& slice) {
+  XLAD_CHECK(!placements.empty());
+  const bool times_all = slice.chips() <= kMaxTimedChips;
+  const std::vector<Placement> candidates =
+      times_all ? placements : CheapestFirst(placements, collectives, mesh, slice);
   StepTimer timer(module, collectives, mesh, slice);
-  const bool has_choice = placements.size() > 1;
-  if (has_choice && slice.chips() > kMaxTimedChips) {
-    PlacedStep cheapest{CheapestOf(placements, collectives, mesh, slice), {}};
-    XLAD_ASSIGN_OR_RETURN(cheapest.time, timer.TimeOf(cheapest.placement));
-    return cheapest;
-  }
-  absl::StatusOr<PlacedStep> fastest = absl::InternalError("there are no placements");
-  for (const Placement& placement : placements) {
+  std::optional<PlacedStep> fastest;
+  absl::Status separated;  // The first error of a placement whose groups broken links separate.
+  for (const Placement& placement : candidates) {
     absl::StatusOr<StepTime> time = timer.TimeOf(placement);
     if (!time.ok() && !absl::IsUnavailable(time.status())) return time.status();
-    if (!time.ok()) {
-      if (!fastest.ok()) fastest = time.status();
-    } else if (!fastest.ok() || time->us < fastest->time.us) {
-      fastest = PlacedStep{placement, *std::move(time)};
-    }
+    separated.Update(time.status());
+    if (!time.ok() || (fastest.has_value() && time->us >= fastest->time.us)) continue;
+    fastest = PlacedStep{placement, *std::move(time)};
+    if (!times_all) break;
   }
-  return fastest;
+  if (!fastest.has_value()) return separated;
+  return *std::move(fastest);
 }
 
 }  // namespace xlad::simulate

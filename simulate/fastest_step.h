@@ -18,9 +18,10 @@ struct PlacedStep {
 inline constexpr int kMaxTimedChips = 256;
 
 // The placement with the shortest step, and the first one if several are equal. If the slice has more than
-// kMaxTimedChips chips, the placement is that of CheapestOf, because timing all of them would take too long. Placements
-// whose groups are separated by broken links are omitted; Unavailable if there is no other one. Returns the other
-// errors of StepTimer. `collectives` is the result of CollectivesOf(module); `placements` must not be empty.
+// kMaxTimedChips chips, the placement is the first one of CheapestFirst, because timing all of them would take too
+// long. Placements whose groups are separated by broken links are omitted; Unavailable if there is no other one.
+// Returns the other errors of StepTimer. `collectives` is the result of CollectivesOf(module); `placements` must not be
+// empty.
 absl::StatusOr<PlacedStep> FastestStep(const hlo::Module& module, const std::vector<ProgramCollective>& collectives,
                                        const std::vector<Placement>& placements, const sharding::Mesh& mesh,
                                        const Slice& slice);

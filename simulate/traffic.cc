@@ -124,15 +124,15 @@ GroupShape ShapeOf(const ProgramCollective& collective, const Placement& placeme
   return ShapeOf(chips, slice);
 }
 
-Placement CheapestOf(const std::vector<Placement>& placements, const std::vector<ProgramCollective>& collectives,
-                     const sharding::Mesh& mesh, const Slice& slice) {
+std::vector<Placement> CheapestFirst(const std::vector<Placement>& placements,
+                                     const std::vector<ProgramCollective>& collectives, const sharding::Mesh& mesh,
+                                     const Slice& slice) {
   // Collectives of equal group, kind and size are estimated once, with the sum of their trips.
   std::map<std::tuple<std::vector<int64_t>, CollectiveKind, int64_t, std::vector<std::pair<int64_t, int64_t>>>, double>
       distinct;
   for (const ProgramCollective& c : collectives) distinct[{c.group, c.kind, c.bytes, c.pairs}] += c.trips;
-  size_t best = 0;
-  double least_us = 0;
-  for (size_t p = 0; p < placements.size(); ++p) {
+  std::vector<std::pair<double, const Placement*>> costs;
+  for (const Placement& placement : placements) {
     double us = 0;
     const std::vector<int64_t>* group = nullptr;  // Whose shape is `shape`.
     GroupShape shape;
@@ -140,18 +140,19 @@ Placement CheapestOf(const std::vector<Placement>& placements, const std::vector
       ProgramCollective collective;
       std::tie(collective.group, collective.kind, collective.bytes, collective.pairs) = what;
       if (collective.kind == CollectiveKind::kCollectivePermute) {
-        us += trips * PermuteBoundUs(collective, placements[p], mesh, slice);
+        us += trips * PermuteBoundUs(collective, placement, mesh, slice);
         continue;
       }
-      if (group == nullptr || *group != collective.group) shape = ShapeOf(collective, placements[p], mesh, slice);
+      if (group == nullptr || *group != collective.group) shape = ShapeOf(collective, placement, mesh, slice);
       group = &std::get<0>(what);
       us += trips * BoundUs({collective.kind, collective.bytes, shape}, slice);
     }
-    if (p > 0 && us >= least_us) continue;
-    best = p;
-    least_us = us;
+    costs.emplace_back(us, &placement);
   }
-  return placements[best];
+  std::stable_sort(costs.begin(), costs.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Placement> sorted;
+  for (const auto& [us, placement] : costs) sorted.push_back(*placement);
+  return sorted;
 }
 
 }  // namespace xlad::simulate

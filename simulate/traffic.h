@@ -1,4 +1,4 @@
-// The collectives of a compiled program, and the choice of the placement under which they cost least.
+// The collectives of a compiled program, and the placements in the order of their cost.
 #pragma once
 
 #include <vector>
@@ -37,9 +37,10 @@ Trips TripsOf(const hlo::Instruction& loop);
 GroupShape ShapeOf(const ProgramCollective& collective, const Placement& placement, const sharding::Mesh& mesh,
                    const Slice& slice);
 
-// The placement with the least sum of BoundUs (for permutations, of a similar estimate) over all executions, and the
-// first one if several are equal. `placements` must not be empty.
-Placement CheapestOf(const std::vector<Placement>& placements, const std::vector<ProgramCollective>& collectives,
-                     const sharding::Mesh& mesh, const Slice& slice);
+// The placements in ascending order of the sum of BoundUs (for permutations, of a similar estimate) over all
+// executions. Placements with equal sums keep their order.
+std::vector<Placement> CheapestFirst(const std::vector<Placement>& placements,
+                                     const std::vector<ProgramCollective>& collectives, const sharding::Mesh& mesh,
+                                     const Slice& slice);
 
 }  // namespace xlad::simulate
