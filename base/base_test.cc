@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/bytes_text.h"
 #include "base/file_system.h"
 #include "base/hash.h"
 #include "base/net/advertised.h"
@@ -32,6 +33,16 @@ TEST(Status, AnnotateKeepsTheCode) {
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(status.message(), "here: gone");
   EXPECT_TRUE(Annotate(absl::OkStatus(), "here").ok());
+}
+
+TEST(BytesText, HasThreeDigitsAndAUnit) {
+  EXPECT_EQ(BytesText(0), "0 B");
+  EXPECT_EQ(BytesText(999), "999 B");
+  EXPECT_EQ(BytesText(999.6), "1 kB");
+  EXPECT_EQ(BytesText(4'194'304), "4.19 MB");
+  EXPECT_EQ(BytesText(16e9), "16 GB");
+  EXPECT_EQ(BytesText(999.4e12), "999 TB");
+  EXPECT_EQ(BytesText(1e15), "1 PB");
 }
 
 TEST(Random, EqualSeedsGiveEqualNumbers) {

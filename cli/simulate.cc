@@ -1,4 +1,6 @@
 // `xlad simulate`: the step time of a program on a slice of simulated chips.
+#include "simulate/simulate.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -8,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/bytes_text.h"
 #include "base/counted.h"
 #include "base/file_system.h"
 #include "base/json_text.h"
@@ -16,7 +19,6 @@
 #include "cli/program.h"
 #include "simulate/broken_chips.h"
 #include "simulate/placement.h"
-#include "simulate/simulate.h"
 
 namespace xlad::cli {
 namespace {
@@ -176,15 +178,6 @@ std::vector<simulate::CollectiveUse> Combined(const std::vector<simulate::Collec
     }
   }
   return combined;
-}
-
-// Three significant digits, in the largest unit in which the number is at least 1: "312 B", "4.19 MB", "16 GB".
-std::string BytesText(double bytes) {
-  const char* const units[] = {"B", "kB", "MB", "GB", "TB"};
-  size_t unit = 0;
-  // A number that would be printed as 1000 is printed in the next unit.
-  for (; bytes >= 999.5 && unit + 1 < std::size(units); ++unit) bytes /= 1000;
-  return absl::StrFormat("%.3g %s", bytes, units[unit]);
 }
 
 void PrintRun(const SimulatedRun& run) {
