@@ -1,4 +1,4 @@
-// Numbers of bytes in texts for people.
+// Numbers of bytes in texts for display.
 #pragma once
 
 #include <cstdio>
