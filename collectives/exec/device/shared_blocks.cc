@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/rounding.h"
 
 namespace xlad::collectives {
 
@@ -15,7 +16,7 @@ absl::StatusOr<std::shared_ptr<SharedBlock>> SharedBlockPool::Get(int device, in
   Newest& newest = newest_[device];
   if (std::shared_ptr<SharedBlock> block = newest.block.lock(); block != nullptr && block->bytes >= bytes) return block;
   auto block = std::make_shared<SharedBlock>();
-  block->bytes = bytes <= newest.bytes ? newest.bytes : std::max(bytes, 2 * newest.bytes);
+  block->bytes = bytes <= newest.bytes ? newest.bytes : std::max(bytes, CeilDiv(5 * newest.bytes, 4));
   absl::StatusOr<DeviceOps::SharedMemory> memory = ops->AllocateShared(block->bytes);
   if (absl::IsResourceExhausted(memory.status()) && block->bytes > bytes) {
     block->bytes = bytes;

@@ -15,11 +15,14 @@
 
 namespace xlad::collectives {
 
-// A block of shared memory of one device. The programs of the device use it one after the other.
+// A block of shared memory of one device. The programs of the device use it one after the other: their calls of
+// BeginRun and EndRun must not overlap, because `stream` and `used` are not locked. A stream must be synchronized
+// before it is destroyed (~DeviceCommunicator does this), because `stream` may later be equal to the address of another
+// stream.
 struct SharedBlock {
   DeviceOps::SharedMemory memory;
   int64_t bytes = 0;
-  const DeviceOps* stream = nullptr;  // The stream of the last run.
+  const DeviceOps* stream = nullptr;  // The stream of the last run. It may have been destroyed.
   std::shared_ptr<const Event> used;  // The end of the last run.
 };
 
@@ -27,9 +30,11 @@ struct SharedBlock {
 class SharedBlockPool {
  public:
   // Returns the newest block of the device if it has at least `bytes` bytes, and otherwise a new one. A block is freed
-  // with the last reference. If a program needs more than all earlier ones, its block is at least twice as large as
-  // theirs. So all blocks together, even if none is freed, are less than four times as large as the largest one must
-  // be. Errors: those of DeviceOps::AllocateShared.
+  // with the last reference. If a program needs more than all earlier ones, its block is at least a quarter larger than
+  // theirs. So all blocks together, even if none is freed, are less than 6.25 times as large as the largest one must
+  // be, and the largest one is at most a quarter larger than it must be. If there is not enough memory for this
+  // quarter, the block has exactly `bytes` bytes. The first of the two limits then does not hold if memory is freed
+  // before a later program needs more. Errors: those of DeviceOps::AllocateShared.
   absl::StatusOr<std::shared_ptr<SharedBlock>> Get(int device, int64_t bytes, DeviceOps* ops);
 
  private:
