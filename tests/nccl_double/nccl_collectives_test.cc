@@ -300,7 +300,9 @@ TEST_F(NcclCollectivesTest, NoMemoryIsSharedForCollectivesOfNccl) {
     set.num_devices = 2;
     set.collectives.push_back(collectives::MakeCollective(spec, {.algorithm = "ring"}, 2));
     exports_of_memory = 0;
-    const auto statuses = Run(2, set, [&](const Rank& r) {
+    TestWorld world({{0}, {1}});
+    // GPUs of one process do not share memory, so the ranks that do are on one GPU.
+    const auto statuses = RunOn(&world, {0, by_nccl ? 1 : 0}, set, [&](const Rank& r) {
       EXPECT_EQ(r.communicator->Medium(0), by_nccl ? "NCCL" : "shared device memory");
       return CheckResult(set, 0, Place::kApart, r);
     });

@@ -1,8 +1,14 @@
 // Tests failures of NVIDIA's driver and the kernels of library ops, which the conformance suite does not test. The
 // driver is replaced by a test double (tests/cuda_driver_double).
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <map>
 
+#include "absl/strings/escaping.h"
+#include "base/file_descriptor.h"
+#include "base/process/spawn.h"
 #include "runtime/devices/cuda/cuda_device_fixture.h"
 #include "runtime/devices/cuda/cuda_module.h"
 #include "runtime/devices/cuda/gpu.h"
@@ -125,6 +131,82 @@ TEST_F(CudaDeviceTest, SharedMemoryOfTheSameProcessIsNotOpenedByTheDriver) {
   (*other)->CloseShared(*opened);
   EXPECT_TRUE((*other)->OpenShared(shared->handle).ok()) << "the memory is still shared";
   (*gpu)->FreeShared(*shared);
+}
+
+TEST_F(CudaDeviceTest, SharedMemoryOfAnotherGpuOfTheSameProcessIsRefused) {
+  Configure("devices=2");
+  const cuda::Driver* const driver = *cuda::LoadDriver(kDouble);
+  const auto gpu = cuda::Gpu::Open(driver, 0), other = cuda::Gpu::Open(driver, 1);
+  ASSERT_TRUE(gpu.ok() && other.ok()) << gpu.status() << other.status();
+  const auto shared = (*gpu)->AllocateShared(1);
+  ASSERT_TRUE(shared.ok()) << shared.status();
+  const absl::Status status = (*other)->OpenShared(shared->handle).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(Message(status), HasSubstr("GPU 1 (test double) cannot access the memory of GPU 0 (test double)"));
+}
+
+// A block that is never given back, such as one that is kept after a failure, does not outlive its GPU.
+TEST_F(CudaDeviceTest, SharedMemoryEndsWithItsGpu) {
+  const cuda::Driver* const driver = *cuda::LoadDriver(kDouble);
+  auto gpu = cuda::Gpu::Open(driver, 0);
+  const auto other = cuda::Gpu::Open(driver, 0);
+  ASSERT_TRUE(gpu.ok() && other.ok()) << gpu.status() << other.status();
+  const auto shared = (*gpu)->AllocateShared(1);
+  ASSERT_TRUE(shared.ok()) << shared.status();
+  *gpu = nullptr;
+  EXPECT_FALSE((*other)->OpenShared(shared->handle).ok());
+}
+
+// Exports a block of 512 bytes to `ready`, and ends when no process has the other end of `stop` any more.
+[[noreturn]] void ShareUntilStopped(const cuda::Driver& driver, int ready, int stop) {
+  Configure("memory=1048576");  // Another memory than that of the parent.
+  cuda::DevicePointer address = 0;
+  cuda::IpcHandle handle{};
+  const bool is_shared = driver.cuMemAlloc_v2(&address, 512) == cuda::kSuccess &&
+                         driver.cuIpcGetMemHandle(&handle, address) == cuda::kSuccess &&
+                         WriteAll(ready, absl::string_view(handle.bytes, sizeof handle.bytes));
+  char end = 0;
+  _exit(is_shared && read(stop, &end, 1) == 0 ? 0 : 1);
+}
+
+TEST_F(CudaDeviceTest, SharedMemoryOfAnotherProcessIsOpenedByTheDriver) {
+  const cuda::Driver* const driver = *cuda::LoadDriver(kDouble);
+  Pipe ready = *Pipe::Make(), stop = *Pipe::Make();
+  const pid_t child = fork();  // Before this process has streams, because their threads do not survive a fork.
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    stop.write_end.Close();
+    ShareUntilStopped(*driver, ready.write_end.get(), stop.read_end.get());
+  }
+  ready.write_end.Close();
+  cuda::IpcHandle handle{};
+  ASSERT_EQ(read(ready.read_end.get(), handle.bytes, sizeof handle.bytes), ssize_t{sizeof handle.bytes});
+  {
+    const auto device = *Make();
+    const auto stream = *device->MakeStream();
+    const std::string text = absl::BytesToHexString(absl::string_view(handle.bytes, sizeof handle.bytes));
+    for (int round = 0; round < 2; ++round) {
+      auto first = *stream->OpenShared(text);
+      const auto second = *stream->OpenShared(text);
+      EXPECT_EQ(first, second);
+      first = nullptr;
+      // The memory is still open.
+      const std::vector<std::byte> sent(512, std::byte{7});
+      std::vector<std::byte> found(512);
+      EXPECT_TRUE(stream->CopyToDevice(second.get(), sent).ok());
+      EXPECT_TRUE(stream->CopyToHost(absl::MakeSpan(found), second.get()).ok());
+      EXPECT_TRUE(stream->Synchronize().ok());
+      EXPECT_EQ(found, sent);
+    }
+    const auto opened = *stream->OpenShared(text);
+    std::vector<std::byte> more(513);
+    const absl::Status copied = stream->CopyToHost(absl::MakeSpan(more), opened.get());
+    EXPECT_FALSE(copied.ok() && stream->Synchronize().ok()) << "the block has 512 bytes";
+  }
+  stop.write_end.Close();
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(CudaDeviceTest, PtxThatDoesNotLoad) {

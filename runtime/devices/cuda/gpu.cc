@@ -17,8 +17,12 @@ constexpr int kNewestCapability = 90;
 
 // The shared memory of this process, by handle. The driver opens only handles of other processes.
 struct OwnShared {
+  struct Block {
+    DevicePointer address = 0;
+    const Gpu* gpu = nullptr;
+  };
   std::mutex mutex;
-  std::map<std::string, DevicePointer> addresses;
+  std::map<std::string, Block> blocks;
 };
 OwnShared& AllOwnShared() {
   static auto* const all = new OwnShared();
@@ -72,7 +76,7 @@ Gpu::~Gpu() {
   if (context_ == nullptr) return;
   {
     const std::lock_guard<std::mutex> lock(AllOwnShared().mutex);
-    for (const Shared& shared : free_shared_) AllOwnShared().addresses.erase(KeyOf(shared.handle));
+    std::erase_if(AllOwnShared().blocks, [this](const auto& entry) { return entry.second.gpu == this; });
   }
   Activate().IgnoreError();
   if (stream_ != nullptr) driver_.cuStreamDestroy_v2(stream_);
@@ -156,7 +160,7 @@ absl::StatusOr<Gpu::Shared> Gpu::AllocateShared(int64_t bytes) const {
     return exported;
   }
   const std::lock_guard<std::mutex> lock(AllOwnShared().mutex);
-  AllOwnShared().addresses[KeyOf(shared.handle)] = shared.address;
+  AllOwnShared().blocks[KeyOf(shared.handle)] = {shared.address, this};
   return shared;
 }
 
@@ -182,21 +186,28 @@ absl::StatusOr<DevicePointer> Gpu::OpenShared(const IpcHandle& handle) const {
   XLAD_RETURN_IF_ERROR(Activate());
   {
     const std::lock_guard<std::mutex> lock(AllOwnShared().mutex);
-    const auto own = AllOwnShared().addresses.find(KeyOf(handle));
-    if (own != AllOwnShared().addresses.end()) return own->second;
+    const auto own = AllOwnShared().blocks.find(KeyOf(handle));
+    if (own != AllOwnShared().blocks.end()) {
+      const Gpu& owner = *own->second.gpu;
+      if (owner.device_ == device_) return own->second.address;
+      return absl::UnimplementedError(absl::StrCat("cuda: ", name_, " cannot access the memory of ", owner.name_,
+                                                   ", which the same process has allocated; use one GPU per process"));
+    }
   }
   DevicePointer address = 0;
   XLAD_RETURN_IF_ERROR(
       Check(driver_.cuIpcOpenMemHandle_v2(&address, handle, kIpcLazyPeerAccess), "cuIpcOpenMemHandle"));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  opened_.insert(address);
   return address;
 }
 
 void Gpu::CloseShared(DevicePointer address) const {
   {
-    const std::lock_guard<std::mutex> lock(AllOwnShared().mutex);
-    for (const auto& [handle, own] : AllOwnShared().addresses) {
-      if (own == address) return;
-    }
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto opened = opened_.find(address);
+    if (opened == opened_.end()) return;  // The memory is of this process.
+    opened_.erase(opened);
   }
   Activate().IgnoreError();
   driver_.cuIpcCloseMemHandle(address);

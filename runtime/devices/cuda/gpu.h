@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -49,7 +50,8 @@ class Gpu {
   };
   absl::StatusOr<Shared> AllocateShared(int64_t bytes) const;
   void FreeShared(const Shared& shared) const;
-  // Returns the address of shared memory of this or another process, which CloseShared gives up.
+  // Returns the address of shared memory of this or another process, which CloseShared gives up. Unimplemented for
+  // memory that this process has allocated on another GPU.
   absl::StatusOr<DevicePointer> OpenShared(const IpcHandle& handle) const;
   void CloseShared(DevicePointer address) const;
   // Memory of the host. Returns ResourceExhausted if there is not enough, or `bytes` is negative.
@@ -74,6 +76,8 @@ class Gpu {
   StreamHandle stream_ = nullptr;  // The stream on which memory is allocated and freed.
   mutable std::mutex mutex_;
   mutable std::vector<Shared> free_shared_;
+  // The addresses that the driver has opened, once for each call of OpenShared. The driver counts these calls.
+  mutable std::multiset<DevicePointer> opened_;
 };
 
 }  // namespace xlad::runtime::cuda
