@@ -4,6 +4,7 @@
 #include <chrono>
 #include <limits>
 #include <optional>
+#include <system_error>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -199,7 +200,10 @@ void TcpFabric::TellUnconnected(std::chrono::steady_clock::time_point end) {
     for (size_t i = next++; i < pairs.size(); i = next++) TellReason(pairs[i], reason, end).IgnoreError();
   };
   std::vector<std::thread> others;
-  for (size_t i = 1; i < std::min(pairs.size(), kMaxTellers); ++i) others.emplace_back(tell);
+  try {
+    for (size_t i = 1; i < std::min(pairs.size(), kMaxTellers); ++i) others.emplace_back(tell);
+  } catch (const std::system_error&) {  // There can be no more threads. Those that exist tell all peers.
+  }
   tell();
   for (std::thread& other : others) other.join();
   std::lock_guard<std::mutex> lock(mutex_);
@@ -452,18 +456,18 @@ absl::StatusOr<TcpConnection*> TcpFabric::GetConnection(int device, int peer) {
     return abort_->status();
   }
   absl::StatusOr<Dialed> dialed = Dial(device, peer);
-  if (!dialed.ok()) {
-    const PeerInfo& info = peers_.at(peer);
-    abort_->Raise(
-        {absl::Status(dialed.status().code(), absl::StrCat("cannot connect device ", device, " to device ", peer, " (",
-                                                           info.ToString(), "): ", dialed.status().message())),
-         absl::IsUnavailable(dialed.status()) ? info.worker_id : ""});
-    return abort_->status();
-  }
   lock.lock();
   // The peer may have failed meanwhile, and opened a connection to send the reason.
   const auto brought = connections_.find(pair);
-  return brought != connections_.end() ? brought->second.get() : Adopt(pair, *std::move(dialed));
+  if (brought != connections_.end()) return brought->second.get();
+  if (dialed.ok()) return Adopt(pair, *std::move(dialed));
+  lock.unlock();
+  const PeerInfo& info = peers_.at(peer);
+  abort_->Raise(
+      {absl::Status(dialed.status().code(), absl::StrCat("cannot connect device ", device, " to device ", peer, " (",
+                                                         info.ToString(), "): ", dialed.status().message())),
+       absl::IsUnavailable(dialed.status()) ? info.worker_id : ""});
+  return abort_->status();
 }
 
 absl::StatusOr<std::unique_ptr<Connection>> TcpFabric::Connect(Pair pair) {

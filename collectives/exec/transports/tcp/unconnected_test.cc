@@ -117,6 +117,8 @@ class UnconnectedTest : public ::testing::Test {
   }
   void TearDown() override {
     for (Worker& worker : workers_) worker.data_plane->RemoveTask(worker.fabric.get());
+    // Ends the connections that a fabric has opened to a worker whose task had already been removed.
+    for (Worker& worker : workers_) worker.data_plane.reset();
   }
 
   // Returns the error with which a message from `peer` to `device` does not arrive.
