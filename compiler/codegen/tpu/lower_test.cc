@@ -82,6 +82,7 @@ TEST(LowerToLloTest, RandomProgramsHaveTheResultsOfTheEvaluator) {
     macros += run->macros;
   }
   std::printf("%d programs, %d of them fused: %d kernels, %d macro-operations\n", programs, fused, kernels, macros);
+  if (wanted < 700) return;  // Few programs may all be of one kind.
   EXPECT_GE(fused, wanted / 4);
   EXPECT_GE(kernels, wanted / 2);
   EXPECT_GE(macros, wanted / 2);
