@@ -15,10 +15,12 @@ absl::StatusOr<PlacedStep> FastestStep(const hlo::Module& module, const std::vec
   StepTimer timer(module, collectives, mesh, slice);
   std::optional<PlacedStep> fastest;
   absl::Status separated;  // The first error of a placement whose groups broken links separate.
+  int tried = 0;           // The number of such placements.
   for (const Placement& placement : candidates) {
     absl::StatusOr<StepTime> time = timer.TimeOf(placement);
     if (!time.ok() && !absl::IsUnavailable(time.status())) return time.status();
     separated.Update(time.status());
+    if (!time.ok() && !times_all && ++tried == kMaxSeparated) break;
     if (!time.ok() || (fastest.has_value() && time->us >= fastest->time.us)) continue;
     fastest = PlacedStep{placement, *std::move(time)};
     if (!times_all) break;
