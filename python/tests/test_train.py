@@ -180,7 +180,7 @@ class Trees(ClusterTest):
                 Training(step, jnp.ones(3, jnp.bfloat16), batches, steps=2, options=DataOptions(),
                          name=None).lower(None, None)
         streamed = stream(iter([{"scale": 0.5}, {"scale": np.float32(0.5)}]), DataOptions(), 2)
-        with self.assertRaisesRegex(ValueError, "for scale in batch 1, expected a number of Python, as batch 0"):
+        with self.assertRaisesRegex(ValueError, "for scale in batch 1, expected a weak type"):
             list(streamed.read(0))
         rows = [jnp.broadcast_to(0.5, (3,))] * 2  # A batch that is one leaf with rows.
         Training(lambda state, batch: (state * batch, 0.0), jnp.ones(3, jnp.bfloat16), rows, steps=2,

@@ -262,8 +262,9 @@ def _check_weak_types(first: Batches, both: Batches, number: int) -> None:
 
     for name, one, other in zip(first.names, first.arrays, both.arrays):
         if program.is_weak(one) and not program.is_weak(other):
-            raise ValueError(f"found {shape_text(other.dtype, other.shape[1:])} for {name} in batch {number}, expected "
-                             "a number of Python, as batch 0 has")
+            shape = other.shape[1:] if first.stacked else (first.rows, *other.shape[1:])
+            raise ValueError(f"found {shape_text(other.dtype, shape)} for {name} in batch {number}, expected a weak "
+                             "type, as that of a number of Python, which batch 0 has")
 
 
 def _joined(join: Callable[[list[np.ndarray]], np.ndarray], column: list[np.ndarray]) -> np.ndarray:

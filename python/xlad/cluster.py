@@ -350,9 +350,9 @@ def connect(address: str | None = None, *, join: str | os.PathLike[str] | None =
 
 
 def _key_of_put(mesh: Any, shardings: Any, tree: Any, donated: tuple[int, ...]) -> Any:
-    """Returns a key of the arguments of device_put. Equal keys mean the same mesh, shardings, structure, shapes and
-    types, so that each operation that is kept has one program. Returns None if a sharding is a function, whose results
-    may change, or if a part of the key has no hash."""
+    """Returns a key of the arguments of device_put. Equal keys mean the same mesh, shardings, structure, shapes, types
+    and present shardings, so that each operation that is kept has one program. Returns None if a sharding is a
+    function, whose results may change, or if a part of the key has no hash."""
     import jax
 
     from xlad.program import is_weak
@@ -360,7 +360,9 @@ def _key_of_put(mesh: Any, shardings: Any, tree: Any, donated: tuple[int, ...]) 
 
     specs, of_specs = jax.tree_util.tree_flatten(shardings, is_leaf=lambda x: isinstance(x, P))
     leaves, of_leaves = jax.tree_util.tree_flatten(tree)
-    shapes = tuple((np.shape(leaf), getattr(leaf, "dtype", type(leaf)), is_weak(leaf)) for leaf in leaves)
+    present = (leaf._spec if isinstance(leaf, RemoteArray) else None for leaf in leaves)
+    shapes = tuple((np.shape(leaf), getattr(leaf, "dtype", type(leaf)), is_weak(leaf), spec)
+                   for leaf, spec in zip(leaves, present))
     key = ("device_put", placement(mesh, (shardings,), shardings).mesh, of_specs, tuple(specs), of_leaves, shapes,
            donated)
     try:

@@ -114,6 +114,7 @@ std::unique_ptr<Engine> StartEngine(const std::string& data_folder) {
   EngineOptions options;
   options.data_folder = data_folder;
   options.program_path = "/bin/false";
+  options.coordinator.lost_ms = 600'000;  // The workers of these tests send no heartbeats.
   auto engine = Engine::Start(options);
   XLAD_CHECK(engine.ok());
   (*engine)->SetChangeListener([] {});

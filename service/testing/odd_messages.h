@@ -30,8 +30,16 @@ inline int64_t OddNumber(const Choose& choose) {
 }
 
 inline std::string OddText(const Choose& choose) {
-  const std::string texts[] = {
-      "", "w", "w", "dp", "xlad:", "file:/x", std::string(64, '0'), std::string(kMaxNameBytes + 1, 'x'), "line\nline"};
+  const std::string texts[] = {"",
+                               "w",
+                               "w",
+                               "dp",
+                               "xlad:",
+                               "file:/x",
+                               "h:1",
+                               "line\nline",
+                               std::string(64, '0'),
+                               std::string(kMaxNameBytes + 1, 'x')};
   return OneOf(choose, texts);
 }
 
