@@ -17,7 +17,7 @@ struct PlacedStep {
 // The largest topology for which the step is timed under every placement.
 inline constexpr int kMaxTimedChips = 256;
 
-// On larger topologies, the search ends when broken links separate the groups of so many placements.
+// On larger topologies, the search ends after this many placements whose groups are separated by broken links.
 inline constexpr int kMaxSeparated = 16;
 
 // The placement with the shortest step, and the first one if several are equal. If the slice has more than
