@@ -382,11 +382,12 @@ TEST_F(CudaDoubleGraphsTest, RecordedWorkRunsWhenTheGraphIsLaunched) {
 }
 
 TEST_F(CudaDoubleGraphsTest, GraphsThatReferToFreedMemoryOrCode) {
-  const cuda::DevicePointer memory = *gpu_->Allocate(64), next = *gpu_->Allocate(64);
-  const cuda::GraphExecHandle fill = Record(memory, 64);
+  // The driver accepts the address of the end of an allocation. The start of this memory may be such an address.
+  const cuda::DevicePointer memory = *gpu_->Allocate(1024), used = memory + 512, next = *gpu_->Allocate(64);
+  const cuda::GraphExecHandle fill = Record(used, 64);
   auto module = *cuda::CudaModule::Load(gpu_, *RealFileSystem().Read(kCountingKernels), "m");
   const cuda::FunctionHandle increment = *module->Find("increment");
-  const std::vector<void*> parameters = {reinterpret_cast<void*>(memory), nullptr, nullptr};
+  const std::vector<void*> parameters = {reinterpret_cast<void*>(used), nullptr, nullptr};
   ASSERT_TRUE(stream_->Launch(increment, {1, 1}, parameters).ok());
   ASSERT_TRUE(stream_->Synchronize().ok());
   ASSERT_TRUE(stream_->BeginRecording().ok());
