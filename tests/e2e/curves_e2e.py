@@ -37,12 +37,12 @@ class Curves(unittest.TestCase):
                         self.assertTrue(state == first[1], f"final state with {workers} workers differs")
 
     def test_sizes_are_rebound_by_axis_name(self):
-        directory, manifest = next(iter(job_directories()))
+        directory, _ = next(iter(job_directories()))
         with folder() as where:
             for axes in ({"dp": 6}, {"dp": 5}, {"dp": 2, "tp": 3}):
                 with self.subTest(axes=axes):
                     curve, _ = self.train(directory, axes, 2, where, "rebound")
-                    want = expected_losses(directory, manifest, "single")
+                    want = expected_losses(directory, "single")
                     for found, wanted in zip(curve["loss"], want, strict=True):
                         self.assertLessEqual(abs(found - wanted), 5e-4 * abs(wanted))
 

@@ -13,8 +13,7 @@ import subprocess
 import time
 import unittest
 
-from curves_e2e import expected_losses
-from harness import ALL_CASES, OWN_EXAMPLES, PATIENCE_S, XLAD, folder, wait_for, xlad
+from harness import ALL_CASES, OWN_EXAMPLES, PATIENCE_S, XLAD, expected_losses, folder, wait_for, xlad
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
 NANO_GPT = pathlib.Path(os.environ.get("XLAD_EXAMPLES", "")) / "nano_gpt"
@@ -202,8 +201,7 @@ class SeveralHosts(unittest.TestCase):
         """The losses are those of JAX, within the example's tolerance. The bits are those of one process."""
         steps = 120 if ALL_CASES else 40
         flags = (NANO_GPT, "--steps", steps)
-        manifest = json.loads((NANO_GPT / "manifest.json").read_text())
-        tolerance = manifest["tolerance"]["loss_relative"]
+        tolerance = json.loads((NANO_GPT / "manifest.json").read_text())["tolerance"]["loss_relative"]
         with folder() as where, hosts(5) as net:
             net.limit(RATE_MBIT)
             env = self.start_cluster(net, where, 4)
@@ -217,7 +215,7 @@ class SeveralHosts(unittest.TestCase):
             self.assertLess(8 * (sent - before), seconds * RATE_MBIT * 1.1e6, "the link was faster than its limit")
             print(f"{steps} steps in {seconds:.1f} s, {(sent - before) / steps / 1e6:.1f} MB of host 3 in each",
                   flush=True)
-            expected = expected_losses(NANO_GPT, manifest, "dp4_tp2")
+            expected = expected_losses(NANO_GPT, "dp4_tp2")
             for step, (found, want) in enumerate(zip(loss, expected[:steps], strict=True)):
                 self.assertLessEqual(abs(found - want), tolerance * abs(want), f"step {step}")
             self.assert_bits_of_one_host(where, "dp=4,tp=2", loss, state, *flags)
