@@ -211,7 +211,8 @@ class Cluster:
         make = lambda: self.jit(put, mesh=mesh, in_shardings=(shardings,), out_shardings=shardings,
                                 donate_argnums=donated)
         key = _key_of_put(mesh, shardings, tree, donated)
-        return (make() if key is None else self._kept(key, make))(tree)
+        operation = make() if key is None else self._kept(key, make)
+        return operation(tree)
 
     def submit(self, job: Job, watching: Watching = Watching([]), recovery: Recovery = Recovery()) -> Run:
         if recovery.mode != "canonical":  # A canonical job needs no particular number of devices.
@@ -360,9 +361,8 @@ def _key_of_put(mesh: Any, shardings: Any, tree: Any, donated: tuple[int, ...]) 
 
     specs, of_specs = jax.tree_util.tree_flatten(shardings, is_leaf=lambda x: isinstance(x, P))
     leaves, of_leaves = jax.tree_util.tree_flatten(tree)
-    present = (leaf._spec if isinstance(leaf, RemoteArray) else None for leaf in leaves)
-    shapes = tuple((np.shape(leaf), getattr(leaf, "dtype", type(leaf)), is_weak(leaf), spec)
-                   for leaf, spec in zip(leaves, present))
+    shapes = tuple((np.shape(leaf), getattr(leaf, "dtype", type(leaf)), is_weak(leaf),
+                    leaf._spec if isinstance(leaf, RemoteArray) else None) for leaf in leaves)
     key = ("device_put", placement(mesh, (shardings,), shardings).mesh, of_specs, tuple(specs), of_leaves, shapes,
            donated)
     try:
