@@ -65,6 +65,12 @@ class CallStream {
   virtual absl::Status CheckJob(const std::string& job_id) = 0;
 };
 
+// Returns CheckClient as a function, for work that must end with its client but does not know the call. `stream` must
+// outlive the function.
+inline std::function<absl::Status()> ClientCheck(CallStream* stream) {
+  return [stream] { return stream->CheckClient(); };
+}
+
 // Reads the first message of a call and validates it. InvalidArgument if the call has no message or it is not valid.
 // NotFound if the message names a job or session that the caller may not see.
 template <typename Request>

@@ -85,11 +85,6 @@ absl::Status WriteCheckedRange(storage::RangeReader& blob, const Request& reques
   return WriteRange(blob, offset, size, stream);
 }
 
-// The reading of a whole blob ends with the client, for example if the checksums of the blob must be computed.
-BlobStore::Check ClientCheck(CallStream* stream) {
-  return [stream] { return stream->CheckClient(); };
-}
-
 absl::Status GetBlob(Engine* engine, CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(const auto request, ReadRequest<GetBlobRequest>(stream));
   XLAD_ASSIGN_OR_RETURN(const auto blob, engine->blobs().OpenBlob(request.digest(), ClientCheck(stream)));

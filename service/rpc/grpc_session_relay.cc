@@ -22,8 +22,7 @@ class Relay {
   // answer late or never.
   template <typename Work>
   absl::Status Call(const std::string& session_id, CallStream* stream, const Work& work) {
-    const auto check = [stream] { return stream->CheckClient(); };
-    XLAD_ASSIGN_OR_RETURN(const LocateSessionResponse place, engine_->AwaitSession(session_id, check));
+    XLAD_ASSIGN_OR_RETURN(const LocateSessionResponse place, engine_->AwaitSession(session_id, ClientCheck(stream)));
     XLAD_ASSIGN_OR_RETURN(const std::shared_ptr<SessionWorker::Stub> stub, StubFor(place));
     grpc::ClientContext context;
     PrepareCall(&context, place.key(), /*timeout_ms=*/0);
