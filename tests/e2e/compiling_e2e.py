@@ -256,7 +256,8 @@ class Compiling(unittest.TestCase):
         code, _, err = xlad("run", JOB, "--memory-limit", "100KB")
         self.assertEqual(code, 1)
         least = int(re.search(r"It needs at least (\d+) bytes if values are computed again", err)[1])
-        note = rf"because of the memory limit, the step needs {least} bytes on a device instead of \d+; \d+ operations are"
+        note = (rf"because of the memory limit, the step needs {least} bytes on a device instead of \d+; "
+                r"\d+ operations are")
         code, _, err = xlad("run", JOB, "--steps", 2, "--memory-limit", least)
         self.assertEqual(code, 0, err)
         self.assertRegex(err, "xlad: note: " + note)

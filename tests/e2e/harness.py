@@ -22,7 +22,8 @@ ALL_CASES = "XLAD_ALL_CASES" in os.environ
 
 # The tests may run in a job of a cluster. Variables of its launcher would make each command a rank of this job, and
 # CUDA_VISIBLE_DEVICES would hide GPUs of the test double of NVIDIA's driver.
-LAUNCHERS = ("SLURM_", "FLUX_", "PMI_", "PMIX_", "OMPI_COMM_WORLD_", "MV2_COMM_WORLD_", "JSM_NAMESPACE_", "MPI_LOCAL", "PALS_")
+LAUNCHERS = ("SLURM_", "FLUX_", "PMI_", "PMIX_", "OMPI_COMM_WORLD_", "MV2_COMM_WORLD_", "JSM_NAMESPACE_", "MPI_LOCAL",
+             "PALS_")
 for name in list(os.environ):
     if name.startswith(LAUNCHERS) or name in (
             "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "JOB_COMPLETION_INDEX", "XLAD_RANK", "XLAD_RANKS",

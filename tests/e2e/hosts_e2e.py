@@ -143,8 +143,8 @@ def cannot_make_hosts(ipv6=False):
 @unittest.skipIf(cannot_make_hosts(), f"no hosts: {cannot_make_hosts()}")
 class SeveralHosts(unittest.TestCase):
     def start_cluster(self, net, where, workers, *flags):
-        """Starts a coordinator on host 1, and a worker with 2 devices on each of the hosts 2 to workers + 1. Workers with
-        and without --listen have the same address."""
+        """Starts a coordinator on host 1, and a worker with 2 devices on each of the hosts 2 to workers + 1. Workers
+        with and without --listen have the same address."""
         env = {"XDG_CONFIG_HOME": str(where / "config")}
         net.start(1, where / "coordinator.log", "coordinator", "--listen", net.at(1, 7411), "--data", where / "data",
                   env=env)

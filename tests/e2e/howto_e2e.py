@@ -23,7 +23,8 @@ PROGRAMS = {"xlad", "mpirun", "srun", "sbatch", "sed", "kubectl", "install", "sy
 NOT_RUN = {
     "measure-collectives.md": {"srun": "it needs Slurm",
                                "mpirun -np 4 --host": "it needs two hosts that share a folder"},
-    "run-on-several-hosts.md": {"mpirun": "they need hosts on which mpirun starts programs; hosts_e2e starts the ranks"},
+    "run-on-several-hosts.md": {
+        "mpirun": "they need hosts on which mpirun starts programs; hosts_e2e starts the ranks"},
     "run-on-kubernetes.md": {"": "they need a cluster of Kubernetes; deploy_e2e checks the manifests"},
     "run-under-slurm.md": {"": "they need a cluster of Slurm; slurm_e2e makes one and submits the same script"},
     "run-under-systemd.md": {"": "they change the services of this machine; deploy_e2e checks the units"},

@@ -31,10 +31,12 @@ class Jaxlib(unittest.TestCase):
     def test_imaginary_parts_are_compared(self):
         with folder() as where:
             meshes = 'frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["dp"=2]>}}'
-            for name, operation, mesh in (("whole", "copy", "dp=1"), ("copy", "copy", "dp=2"), ("negate", "negate", "dp=2")):
+            for name, operation, mesh in (("whole", "copy", "dp=1"), ("copy", "copy", "dp=2"),
+                                          ("negate", "negate", "dp=2")):
                 program = where / f"{name}.hlo"
-                program.write_text(f"HloModule m, {meshes}\nENTRY main {{\n  p = f32[4] parameter(0)\n  q = f32[4] {operation}"
-                                   "(p)\n  z = c64[4] complex(p, q)\n  ROOT r = (c64[4]) tuple(z)\n}\n")
+                program.write_text(
+                    f"HloModule m, {meshes}\nENTRY main {{\n  p = f32[4] parameter(0)\n  q = f32[4] {operation}(p)\n"
+                    "  z = c64[4] complex(p, q)\n  ROOT r = (c64[4]) tuple(z)\n}\n")
                 code, _, err = xlad("partition", program, "--mesh", mesh, "-o", where / f"{name}.hlo.pb")
                 self.assertEqual(code, 0, err)
             header = json.dumps({"p": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}).encode()
@@ -45,11 +47,12 @@ class Jaxlib(unittest.TestCase):
                 "parameters": [{"name": "p", "shape": "f32[4]", "kind": "state"}],
                 "results": [{"name": "z", "shape": "c64[4]"}], "batches": {"count": 1, "batch": 1}}))
             (where / "specs.json").write_text(json.dumps({"parameters": [[[]]], "results": [[[]]]}))
-            for operation, code, words in (("copy", 0, "1 results agree"), ("negate", 1, "result z: largest difference")):
+            for operation, code, words in (("copy", 0, "1 results agree"),
+                                           ("negate", 1, "result z: largest difference")):
                 done = subprocess.run(
                     [PYTHON, REPO / "tests" / "e2e" / "jaxlib_partitioned.py", "--job", where, "--whole",
-                     where / "whole.hlo.pb", "--partitioned", where / f"{operation}.hlo.pb", "--axes", "dp=2", "--specs",
-                     where / "specs.json"], capture_output=True, text=True, timeout=300)
+                     where / "whole.hlo.pb", "--partitioned", where / f"{operation}.hlo.pb", "--axes", "dp=2",
+                     "--specs", where / "specs.json"], capture_output=True, text=True, timeout=300)
                 self.assertEqual(done.returncode, code, done.stdout + done.stderr)
                 self.assertIn(words, done.stdout + done.stderr)
 

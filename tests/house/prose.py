@@ -365,14 +365,15 @@ def continued_comments(source):
 MAX_COLUMNS = 120
 
 
-def overlong_lines(page):
-    """Returns (line, text) of the lines of a Markdown page that are too long. Code, tables and lines without a space at
-    which they could be broken may have any length."""
+def overlong_lines(source, suffix):
+    """Returns (line, text) of the lines of a Markdown page or a script that are too long. Lines without a space at which
+    they could be broken may have any length, and so may the code and the tables of a page."""
     found = []
     in_code = False
-    for number, line in enumerate(page.split("\n"), 1):
-        in_code ^= line.lstrip().startswith("```")
-        if len(line) > MAX_COLUMNS and not in_code and not line.startswith(("|", "    ")) and " " in line.strip():
+    for number, line in enumerate(source.split("\n"), 1):
+        in_code ^= suffix == ".md" and line.lstrip().startswith("```")
+        is_kept = in_code or (suffix == ".md" and line.startswith(("|", "    ")))
+        if len(line) > MAX_COLUMNS and not is_kept and " " in line.strip():
             found.append((number, line[MAX_COLUMNS - 20:]))
     return found
 
@@ -412,8 +413,9 @@ def check(path):
     if path.suffix in (".cc", ".h", ".def", ".c", ".proto"):
         problems += [(number, text, "a comment of several lines above its code")
                      for number, text in continued_comments(source)]
-    if path.suffix == ".md":
-        problems += [(number, text, f"at most {MAX_COLUMNS} columns") for number, text in overlong_lines(source)]
+    if path.suffix in (".md", ".py", ".sh"):  # house_test checks the columns of C++ files.
+        problems += [(number, text, f"at most {MAX_COLUMNS} columns")
+                     for number, text in overlong_lines(source, path.suffix)]
     for number, words in test_names(source):
         problems += [(number, found, advice) for _, found, advice in findings_in(words)]
     for number, line in enumerate(source.split("\n"), 1):

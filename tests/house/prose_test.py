@@ -216,7 +216,8 @@ class ProseTest(unittest.TestCase):
     def test_overlong_lines(self):
         long = "word " * 25
         page = f"{long}\n| {long} |\n```\n{long}\n```\n    {long}\n{'x' * 130}\nshort\n- {long}\n"
-        self.assertEqual([line for line, _ in prose.overlong_lines(page)], [1, 9])
+        self.assertEqual([line for line, _ in prose.overlong_lines(page, ".md")], [1, 9])
+        self.assertEqual([line for line, _ in prose.overlong_lines(page, ".py")], [1, 2, 4, 6, 9])
 
     def test_tree(self):
         problems = [problem for path in prose.chosen_files([]) for problem in prose.check(path)]
