@@ -260,7 +260,8 @@ class Draining {
                    ErrorIsTerminal() ? "\r\033[K" : "", status.id().c_str());
       options.begin_drain();
     }
-    // Between two attempts, the status has the step that the failed one had reached. The drain does not lose it.
+    // Between two attempts, the status has the step that the failed attempt had reached. Steps that are not saved were
+    // lost by the failure, not by the drain.
     if (was_placed_ && status.attempt() == attempt_) reached_ = std::max(reached_, status.step());
     return began_ && (!is_placed || status.attempt() != attempt_);
   }

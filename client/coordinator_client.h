@@ -2,8 +2,8 @@
 //
 // Thread-safe. Each call except Watch has a deadline: 30 s, or 10 min for blobs, traces and backups. Errors are those
 // of the coordinator, DeadlineExceeded, or Unavailable: "coordinator HOST:PORT cannot be reached: ...", "... cannot
-// serve the call now: ..." with the coordinator's reason, or "... ended the call". A call whose token is refused is
-// made again if the token's file has another one by then.
+// serve the call now: ..." with the coordinator's reason, or "... ended the call". If the token of a call is refused,
+// and the token's file has another token by then, the call is made again.
 #pragma once
 
 #include <functional>

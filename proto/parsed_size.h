@@ -15,8 +15,9 @@ class MessageLite;
 
 namespace xlad {
 
-// Estimates the bytes of memory that a message of this type takes, which is parsed from `serialized`. Stops when they
-// are more than `max_bytes`. Bytes that cannot be parsed count only up to the place at which a parser stops.
+// Estimates how many bytes of memory a message of this type takes if it is parsed from `serialized`. Stops when the
+// estimate exceeds `max_bytes`. If the message cannot be parsed, only the part before the place at which a parser stops
+// counts.
 int64_t ParsedBytes(int64_t max_bytes, absl::string_view serialized, const google::protobuf::Descriptor& type);
 
 // The memory that a parsed message may take.

@@ -282,8 +282,8 @@ TEST(Checkpoint, ListsOfAJobThatReplacesItsCheckpointTooFastAreErrors) {
   }
 }
 
-// Calls `change` when the folder of a job is listed for the second time: the first list shows whether it is a root.
-// Counts all lists.
+// Calls `change` when the folder of a job is listed for the second time. The first list only shows that the folder is
+// not a root. Counts all lists.
 struct ChangeDuringSecondList {
   ChangeDuringSecondList(MemoryFiles* files, std::function<void()> change) : files(files), change(std::move(change)) {
     files->after_list = [this] { Listed(); };

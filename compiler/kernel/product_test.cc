@@ -151,8 +151,8 @@ TEST(ProductKernel, TextIsReadable) {
     EXPECT_TRUE(absl::StrContains(text, line)) << line << "\n" << text;
   }
   EXPECT_EQ(ScheduleText(DefaultSchedule(kernel, 1)), kDotSchedule);
-  // If one operand is thin, its lines are in the lanes of a vector, and the other one is read where it is. If the
-  // elements of the other one's lines are not neighbors, its lines are in the lanes.
+  // If one operand is thin, the lanes of a vector are lines of this operand, and the other operand is read in place. But
+  // if the elements of a line of the other operand are not neighbors, the lanes are lines of the other operand.
   const auto thin = [](const std::string& lhs, const std::string& rhs, const std::string& product) {
     const auto depth = [](const std::string& shape) { return absl::StrContains(shape, "[9,") ? "0" : "1"; };
     const auto program =
@@ -243,7 +243,7 @@ TEST(ProductKernel, RefusesBlocksThatDoNotFit) {
   const auto pairs = ProductProgram("s8[40,12]", "s8[12,24]",
                                     "s32[40,24] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}");
   Refuses(ProductKernelOf(*pairs), "stage x0 k.o\n", "", "factors that are multiplied in pairs must be packed");
-  // Their sums have 4 bytes, also if the results have one.
+  // Their sums have 4 bytes, even if the results have one byte.
   const auto narrow = ProductProgram("u8[10880,32]", "u8[32,24]",
                                      "u8[10880,24] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}");
   const Kernel kernel = ProductKernelOf(*narrow);
@@ -271,7 +271,7 @@ TEST(ProductKernel, RefusesWrongKernels) {
   refused("read x1 at 0", "read x0 at 0", "array x1: expected");
 }
 
-// Only products that CPUs compute in blocks have kernels, and not for GPUs.
+// Only products that CPUs compute in blocks have kernels. For GPUs, no product has one.
 TEST(ProductKernel, SmallProductsHaveNone) {
   const auto small = ProductProgram("f64[4,12]", "f64[12,24]",
                                     "f64[4,24] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}");

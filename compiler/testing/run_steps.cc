@@ -210,7 +210,7 @@ class Machine {
     return absl::InternalError(absl::StrCat("library op: found no instruction named ", step.name()));
   }
 
-  // Runs a library op. A dot runs from its descriptor, like in the runtime, without its instruction; other ops run by
+  // Runs a library op. A dot runs from its descriptor, as in the runtime, without its instruction; other ops run by
   // name.
   absl::Status RunLibrary(const Step& step, const Devices& devices) {
     if (!compilation_.steps.library_ops[step.library().op()].has_dot()) {

@@ -88,7 +88,7 @@ class Streams(ClusterTest):
         with soon, self.assertLogs("xlad", logging.WARNING) as logs:
             run = self.train((given.get() for _ in itertools.count()), 2)
             next(run)
-            # The worker requests the batch soon. The run finds the reason by the beginning of a sentence of `why`.
+            # The worker requests the batch soon. `run` recognizes the reason by the first words of a sentence of `why`.
             wait_for(lambda: any("waits for batch 1" in text for text in logs.output), "the warning about batch 1")
             self.assertEqual(run.status().state, "RUNNING")
         self.assertIn(f"if its client has ended, cancel the job (xlad cancel {run.job_id})", logs.output[-1])

@@ -257,7 +257,8 @@ def _from_batches(batches: list[Any], number: int = 1) -> Batches:
 
 
 def _check_weak_types(first: Batches, both: Batches, number: int) -> None:
-    """The step is traced with the types of the first batch. `both` has the first batch and batch `number`."""
+    """Checks that batch `number` has weak types where the first batch has, because the step is traced with the types of
+    the first batch. `both` has these two batches."""
     from xlad import program
 
     for name, one, other in zip(first.names, first.arrays, both.arrays):

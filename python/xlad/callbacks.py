@@ -39,9 +39,9 @@ def refuse(jaxpr: Any) -> bool:
 
 
 def refuse_shard_map(jaxpr: Any, uneven: str) -> None:
-    """Raises an error if there is a shard_map, with its line if JAX knows it. The jaxpr is that of a mesh whose axes
-    have size 1, because JAX refuses `uneven`, an argument with a size that is not divisible by its axes. A function
-    inside shard_map would compute with these sizes."""
+    """Raises an error if there is a shard_map, with its line if JAX knows it. `uneven` describes an argument with a
+    size that is not divisible by its axes. JAX refuses such an argument, so the jaxpr was made for a mesh whose axes
+    have size 1. The function inside a shard_map would compute with axes of size 1."""
     for eqn in _equations(jaxpr):
         if eqn.primitive.name == "shard_map":
             raise ValueError(f"{_place(eqn)}found shard_map and {uneven}, expected sizes that are divisible by their "

@@ -24,13 +24,14 @@ class KeptJoinFile {
     int64_t valid_s = int64_t{365} * 86'400;
     const Clock* clock = &RealClock();
   };
-  // Keeps an existing join file that has this address and a valid token of this coordinator. If the token is one of
-  // `caller`, it is renewed when that is due; if it is due now and fails, the error is logged. If there is no such
-  // file, writes one with a new token, and revokes the token of a file that it replaces.
+  // Keeps an existing join file that has this address and a valid token of this coordinator. If this is a token of
+  // `caller`, RenewIfDue will replace it. Write calls RenewIfDue once, and logs its error. If there is no such file,
+  // Write makes one with a new token, and revokes the token of a file that it replaces.
   static absl::StatusOr<KeptJoinFile> Write(Options options);
 
-  // Writes a new token to the file if at most a third of the validity of the present one is left, and the file still
-  // has it. The present token stays valid until it expires, because open streams use it. Returns whether it did.
+  // Writes a new token to the file if at most a third of the validity of the present token is left, and the file still
+  // has the present token, which stays valid until it expires, because open streams use it. Returns whether a token was
+  // written.
   absl::StatusOr<bool> RenewIfDue();
   // Revokes all tokens that were written, and removes the file if it has one of them.
   absl::Status Revoke();
@@ -44,7 +45,7 @@ class KeptJoinFile {
 
   Options options_;
   std::vector<std::string> ids_;  // The ids of the written tokens. Empty if the file has a token of another caller.
-  int64_t expires_unix_s_ = 0;    // When the last one expires.
+  int64_t expires_unix_s_ = 0;    // When the last of these tokens expires.
 };
 
 // Keeps a join file valid, on a thread of its own.

@@ -267,8 +267,8 @@ absl::StatusOr<std::vector<CollectivePlanProto>> PlansForOldWorkers(const Execut
 
 namespace {
 
-// Whether the boxes of an entry differ between devices whose mesh coordinates differ only along one axis. The axis has
-// this stride, in devices, and this size.
+// Whether the boxes of an entry differ between devices whose mesh coordinates differ only along one axis, which has
+// `size` coordinates. Consecutive coordinates are `stride` devices apart.
 bool IsSplitAlong(const EntryValue& entry, int64_t stride, int64_t size) {
   if (entry.boxes_size() < 2) return false;
   for (int device = 0; device < entry.boxes_size(); ++device) {

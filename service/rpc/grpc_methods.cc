@@ -217,7 +217,7 @@ class SessionHolder final : public Follower {
   std::string last_;
 };
 
-// Sends one message: the place of a session, when the session runs.
+// Waits until a session runs, and sends one message: the place of the session.
 class SessionLocator final : public Follower {
  public:
   SessionLocator(Engine* engine, std::string id) : engine_(engine), id_(std::move(id)) {}
@@ -313,7 +313,7 @@ absl::Status LoadProgram(Engine* engine, CallStream* stream) {
   return stream->Write(response);
 }
 
-// Whether the caller may see a job. `access` must outlive the result.
+// Returns a function that says whether the caller may see a job. `access` must outlive it.
 std::function<bool(const Job&)> ShowsTo(const CallerAccess& access) {
   return [&access](const Job& job) { return MaySee(access, job.client_key); };
 }

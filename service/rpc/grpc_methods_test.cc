@@ -22,8 +22,8 @@
 namespace xlad::service {
 namespace {
 
-// A call with one request, whose client has left when CheckClient is called for the time number `gone_from`. Before,
-// the client leaves only with Leave.
+// A call with one request. CheckClient finds that the client has left from its call number `gone_from` on. Before that,
+// the client leaves only if Leave is called.
 class StreamOfAGoneClient final : public CallStream {
  public:
   explicit StreamOfAGoneClient(const google::protobuf::Message& request, int gone_from = 1)

@@ -57,8 +57,8 @@ TensorSharding InsideSharding(const BorderShapes& shapes, const TensorSharding& 
   return result;
 }
 
-// Removes free axes that do not divide a manual shard, because the shards of such a manual shard begin at other
-// elements than the shards of the global array.
+// In each dimension that has manual axes, removes the free axes if they do not divide the manual shard evenly. The free
+// axes would then split it at other elements than they split the global array.
 TensorSharding WithoutUneven(const BorderShapes& shapes, TensorSharding inside) {
   for (size_t d = 0; d < inside.dims.size(); ++d) {
     DimensionSharding& dim = inside.dims[d];

@@ -27,10 +27,10 @@ enum class Exactness {
   kSums,        // As kArithmetic, but a zero may have either sign, because the order of additions may differ.
 };
 
-// Compares integers and floats of at most 8 bits bit by bit, and other floats by |a - b| <= tolerance * max(1, |b|)
-// unless `exactness` is kBits. An infinity equals only itself. The tolerance of bf16 and f16 is at least 4e-2 and 5e-3.
-// The first difference is an error: "result 3, element [0,2]: partitioned 1.5, source 2". If `exactness` is kBits, the
-// message shows the bytes of the elements in hexadecimal digits.
+// Integers, and floats of at most 8 bits, must have equal bits. Other floats must satisfy
+// |a - b| <= tolerance * max(1, |b|), or have equal bits if `exactness` is kBits. An infinity equals only itself. The
+// tolerance of bf16 and f16 is at least 4e-2 and 5e-3. The first difference is an error: "result 3, element [0,2]:
+// partitioned 1.5, source 2". If `exactness` is kBits, the message shows the bytes of the elements in hexadecimal.
 absl::Status CompareValues(const hlo::Literal& partitioned, const hlo::Literal& whole, double tolerance,
                            Exactness exactness = Exactness::kSums);
 

@@ -129,7 +129,7 @@ TEST(LogOnDisk, NothingAcknowledgedIsLostByAnyFailure) {
     ++number;
     for (int64_t at = 1; at <= operations; ++at) {
       for (const int64_t count : {1, 5}) {
-        // By default, half of the faults are tried at each operation, and each fault fails once or 5 times in turn.
+        // By default, half of the faults are tried at each operation, alternately as one failure and as 5 failures.
         const int64_t own_count = at / 2 % 2 == 1 ? 1 : 5;
         if (!AllCases() && ((at + number) % 2 != 0 || count != own_count)) continue;
         SimulatedDisk disk(at);

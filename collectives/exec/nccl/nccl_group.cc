@@ -16,7 +16,7 @@ namespace {
 // How long the destructor of a group waits for peers that have not destroyed their groups.
 constexpr int64_t kFinalizeMs = 10'000;
 
-// The calls of one operand of a collective.
+// One operand of a collective, and the calls that send and receive its parts.
 struct Operand {
   const Library& nccl;
   const CollectiveSpec& spec;
