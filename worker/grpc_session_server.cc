@@ -209,8 +209,9 @@ class Service final : public grpc::Service {
   using Method = grpc::internal::RpcServiceMethod;
   using FollowStream = grpc::ServerReaderWriter<SessionCommand, Bounded<FollowSessionRequest>>;
 
-  // The method is registered as an upload with one message: gRPC would read the message of a unary call before it calls
-  // the handler, and until then the connection is unknown to the AcceptGate, which closes it after 2 MiB or 15 s.
+  // The method is registered as an upload with one message, because gRPC reads the message of a unary call before it
+  // calls the handler. Until the handler is called, the AcceptGate does not know that the call is permitted, and it
+  // closes the connection after 2 MiB or 15 s.
   template <typename Request, typename Response>
   void AddUnary(const char* path, absl::Status (Service::*method)(const Request&, Response*)) {
     const auto run = [=](Service* service, grpc::ServerContext* context, grpc::ServerReader<Bounded<Request>>* reader,
@@ -283,7 +284,7 @@ class Service final : public grpc::Service {
     XLAD_ASSIGN_OR_RETURN(auto upload, host_->BeginUpload(shape.bytes()));
     XLAD_ASSIGN_OR_RETURN(auto bytes, ReadChunks(&request, reader, shape.bytes()));
     auto array = std::make_shared<Array>(shape, std::move(bytes));
-    upload.reset();  // From here on, the bytes of the array are counted instead.
+    upload.reset();  // The bytes of `array` are counted from here on, in place of the upload.
     XLAD_ASSIGN_OR_RETURN(const int64_t number, host_->PutArray(std::move(array), key));
     response->set_array(number);
     return absl::OkStatus();
@@ -415,8 +416,9 @@ class GrpcSessionServer final : public SessionServer {
 
  private:
   absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> CredentialsFor(const std::string& listen_host) {
-    // These are plaintext, too, but accept only connections of these addresses, and can check keys before messages are
-    // read. Connections of other addresses of loopback, such as 127.0.0.2, use TLS.
+    // Connections of these credentials are not encrypted. In contrast to insecure credentials, these accept only
+    // connections of local addresses, and can check keys before messages are read. Connections of other addresses of
+    // loopback, such as 127.0.0.2, use TLS.
     const bool is_local = listen_host == "127.0.0.1" || listen_host == "::1" || listen_host == "localhost";
     if (is_local) return grpc::experimental::LocalServerCredentials(LOCAL_TCP);
     const int64_t now_unix_s = RealClock().WallNs() / kNsPerSecond;

@@ -12,7 +12,7 @@ namespace xlad::compiler {
 // time for arithmetic and the time for reading and writing memory.
 double EstimateNs(const hlo::Instruction& root);
 
-// Whether a dot or convolution has enough lines (rows and columns) and depth that CPU kernels compute it in blocks of
+// Whether a dot or convolution has enough lines (rows and columns) and depth for CPU kernels to compute it in blocks of
 // packed operands, unless it is a library op. Kernels of ragged dots have blocks of any size, but small ones take as
 // long as single elements.
 bool IsWorthBlocks(const hlo::Instruction& product);
