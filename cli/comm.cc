@@ -128,7 +128,7 @@ void AddComm(CLI::App& parent, Action* action) {
   comm->require_subcommand(1);
   auto options = std::make_shared<WhyOptions>();
   CLI::App* why = comm->add_subcommand("why", "say which rank of a process group the others wait for");
-  why->footer("Example:\n  xlad comm why\nReads the control file of the group, also after its processes were killed.");
+  why->footer("Example:\n  xlad comm why\nReads the control file of the group, even after its processes were killed.");
   why->add_option("GROUP", options->group, "a control file, or a part of its name; without it the newest");
   AddFormatFlag(why, &options->format);
   why->callback([=] { *action = [=] { return Why(*options); }; });

@@ -21,7 +21,7 @@ void AddCompileFlags(CLI::App* app, CompileFlags* flags) {
   app->add_flag("--check-numerics", flags->check_numerics,
                 "with --executor op-by-op: fail at the first NaN or infinity that an instruction makes, and name it");
   app->add_option("--overlap", flags->overlap,
-                  "which collectives run beside computation: by-cost, always (all that can) or never")
+                  "which collectives run during computation: by-cost, always (all that can) or never")
       ->capture_default_str()
       ->check(OneOf({"by-cost", "always", "never"}));
   app->add_option("--schedules", flags->schedules_path,

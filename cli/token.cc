@@ -1,4 +1,4 @@
-// `xlad token`: issues, lists and revokes tokens, also while the coordinator runs.
+// `xlad token`: issues, lists and revokes tokens, even while the coordinator runs.
 #include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>

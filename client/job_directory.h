@@ -18,8 +18,9 @@ struct Job {
   JobSpec spec;
   std::string program;       // HLO text or proto, as in the file.
   std::string program_path;  // The path of that file.
-  // The safetensors files of the state and the data. They may be larger than memory, so they are read in parts. Empty
-  // if the spec has a URI instead (state_uri, data_uri); data_path also if the program has no data parameters.
+  // The safetensors files of the state and the data. They may be larger than memory, so they are read in parts. A path
+  // is empty if the spec has a URI instead (state_uri, data_uri). data_path is empty, too, if the program has no data
+  // parameters.
   std::string state_path, data_path;
 };
 

@@ -47,7 +47,7 @@ namespace grpc {
 template <typename Message>
 class SerializationTraits<xlad::worker::Bounded<Message>> {
  public:
-  // Returns OK also if the message is refused, because a stream would end without the reason.
+  // Returns OK even if the message is refused, because a stream would end without the reason.
   static Status Deserialize(ByteBuffer* buffer, xlad::worker::Bounded<Message>* request) {
     if (request->memory.is_reserved()) request->message = Message();  // Message::Clear would keep the memory.
     request->memory.Release();

@@ -186,7 +186,7 @@ absl::StatusOr<int> ListenFd(const std::string& address) {
                                                                 InterfacesText()));
   }
   int error = 0;
-  // "localhost" may resolve to ::1 first, also on a machine without IPv6.
+  // "localhost" may resolve to ::1 first, even on a machine without IPv6.
   for (const addrinfo* at = addresses->get(); at != nullptr; at = at->ai_next) {
     FileDescriptor fd(socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (fd.is_open()) {
@@ -219,7 +219,7 @@ std::unique_ptr<Connection> AdoptSocket(int fd, const std::string& peer) {
 
 namespace {
 
-// Whether a name or an IPv4 address can be this text.
+// Whether the text can be a name or an IPv4 address.
 bool IsName(absl::string_view host) {
   return !host.empty() && std::all_of(host.begin(), host.end(), [](char c) {
     return absl::ascii_isalnum(c) || c == '-' || c == '.' || c == '_';

@@ -47,7 +47,7 @@ class Listener {
   virtual absl::StatusOr<std::unique_ptr<Connection>> Accept() = 0;
   // Makes a blocked Accept and all later ones return Cancelled. May be called by any thread.
   virtual void Shutdown() = 0;
-  // Returns the address with its actual port, such as "127.0.0.1:4711", also if Listen was called with port 0.
+  // Returns the address with its actual port, such as "127.0.0.1:4711", even if Listen was called with port 0.
   virtual std::string Address() const = 0;
 };
 

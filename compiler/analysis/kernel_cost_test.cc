@@ -46,7 +46,7 @@ TEST(KernelCost, ConvolutionsCostTheSameInEveryLayout) {
   }
 }
 
-// A convolution in blocks takes twice as long for an operation as a dot, also in every layout.
+// In every layout, an operation of a convolution in blocks takes twice as long as an operation of a dot.
 TEST(KernelCost, LargeProductsCostTheTimeOfBlocks) {
   const auto estimate = [](absl::string_view shapes, absl::string_view operation) {
     const auto module =

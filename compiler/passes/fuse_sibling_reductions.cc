@@ -23,7 +23,7 @@ namespace {
 
 // The sums of a strip of all reductions must stay in the first-level cache.
 constexpr int64_t kMaxSiblings = 4;
-// With fewer reduced elements, the results are not small beside the arrays.
+// With fewer reduced elements, the results are not small compared with the arrays.
 constexpr int64_t kMinReduced = 32;
 // Only this many earlier kernels that read the same array are tried.
 constexpr size_t kMaxTried = 4;

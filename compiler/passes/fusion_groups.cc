@@ -18,7 +18,7 @@ constexpr size_t kMaxMapsOfMember = 4;  // The maximum number of index maps of a
 constexpr int kMaxRecomputed = 6;       // The maximum of FusionGroup::recomputed.
 // Recomputing up to this many cheap instructions is cheaper than loading one element.
 constexpr int kRecomputeBudget = 12;
-// An array is small beside another one of at least this many times its size.
+// An array is small compared with another one of at least this many times its size.
 constexpr int64_t kSmallShare = 8;
 constexpr int kMaxCopied = 4;  // The maximum of FusionGroup::copied.
 

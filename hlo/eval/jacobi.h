@@ -50,7 +50,7 @@ struct Rotation {
 };
 
 // Replaces the Hermitian matrix `a`, whose elements are about 1 or less, by a diagonal one V^H A V, and `v` by v V.
-// Returns whether the elements beside the diagonal became negligible in `max_sweeps` sweeps.
+// Returns whether the off-diagonal elements became negligible in `max_sweeps` sweeps.
 template <typename T>
 bool Diagonalize(const MatrixRef<T>& a, const MatrixRef<T>& v, int max_sweeps = kMaxJacobiSweeps) {
   double size = 0;

@@ -10,7 +10,7 @@ namespace {
 
 // The Cholesky factor L with A = L L^H if `lower`, otherwise U with A = U^H U. Only that triangle of A is read, and the
 // other triangle of the result is zero. If A is not positive definite, the columns of L from the first one whose
-// diagonal element is not positive have NaN, also if the element is 0.
+// diagonal element is not positive have NaN, even if the element is 0.
 template <typename T>
 void Cholesky(const T* a, T* out, int64_t n, bool lower) {
   const auto at = [&](int64_t i, int64_t j) { return lower ? a[i * n + j] : Conjugate(a[j * n + i]); };

@@ -37,7 +37,7 @@ void CanonicalizeCompare(Instruction* instruction, absl::Span<Instruction* const
   }
 }
 
-// The text omits an empty window. Opcodes that move a window always have one, also on scalars.
+// The text omits an empty window. Opcodes that move a window always have one, even on scalars.
 void CanonicalizeWindow(Instruction* instruction) {
   const Opcode opcode = instruction->opcode();
   const bool moves_window = opcode == Opcode::kConvolution || opcode == Opcode::kReduceWindow ||

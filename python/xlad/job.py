@@ -37,8 +37,8 @@ def parse_axes(text: str) -> Axes:
 
 
 def as_int(value: Any) -> int | None:
-    """Returns an integer of Python, numpy or JAX as an int, and None for any other value, also for a boolean. Arrays of
-    numpy and JAX have `__index__` whatever they contain, so it is called."""
+    """Returns an integer of Python, numpy or JAX as an int, and None for any other value, including a boolean. Arrays
+    of numpy and JAX have `__index__` whatever they contain, so it is called."""
     try:
         return None if isinstance(value, bool) else operator.index(value)
     except TypeError:

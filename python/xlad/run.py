@@ -167,7 +167,7 @@ class Run(Iterator[Step]):
         return self._read(self._status.checkpoint_uri)
 
     def checkpoint(self) -> Checkpoint | None:
-        """Returns the newest saved state, also while the job runs, or None if no state has been saved yet."""
+        """Returns the newest saved state, even while the job runs, or None if no state has been saved yet."""
         for _ in range(3):  # Tries again, because the checkpoint may be dropped before it is read.
             status = self._connection.call("GetJob", job_id=self.job_id)
             if not status.has_checkpoint:

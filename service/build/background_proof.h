@@ -1,4 +1,4 @@
-// The proof of a partitioned program, in a thread beside the compilation.
+// The proof of a partitioned program, in a thread that runs during the compilation.
 #pragma once
 
 #include <thread>

@@ -41,7 +41,7 @@ absl::StatusOr<SafetensorsIndex> ParseHeader(const std::string& bytes) {
 
 sharding::PipelineOptions OptionsFor(const JobSpec& spec) {
   sharding::PipelineOptions options;
-  options.check = false;  // Build checks the program beside the compilation.
+  options.check = false;  // Build checks the program during the compilation.
   options.import.rebind = sharding::MeshFromWire(spec.mesh());
   for (int r = 0; r < spec.results_size(); ++r) {
     if (spec.results(r).feeds() >= 0) options.import.feeds.push_back({r, spec.results(r).feeds()});

@@ -128,7 +128,7 @@ TEST_F(BuildQueueTest, BuildsThatAreNotUrgentWaitAndTakeNoRoom) {
   Add("b");
   WaitForStarted(2);
   for (const char* job : {"later1", "later2"}) Add(job, /*is_urgent=*/false);
-  EXPECT_EQ(WaitForStarted(3)[2], "later1") << "one beside the urgent ones";
+  EXPECT_EQ(WaitForStarted(3)[2], "later1") << "one in addition to the urgent ones";
   Add("c");
   LetEnd("a");
   EXPECT_EQ(WaitForStarted(4)[3], "c") << "later1 does not count toward the limit";

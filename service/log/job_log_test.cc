@@ -225,7 +225,7 @@ TEST_F(SqliteJobLogTest, ALogOfAnyOlderVersionIsCopiedAndGetsChecksums) {
       EXPECT_TRUE((*log)->LastMetrics(JobId("a"), 0).ok()) << "an older row is not verified";
       EXPECT_TRUE(absl::IsDataLoss((*log)->LastMetrics(JobId("b"), 0).status())) << "a newer row is verified";
     }
-    // The copy is a log of the old version, which is migrated in its turn.
+    // The copy is a log of the old version, so it is migrated when it is opened.
     std::filesystem::rename(kept, TestPath());
     WithDatabase([&](sqlite3* db) {
       SqliteStatement read(db, "PRAGMA user_version");

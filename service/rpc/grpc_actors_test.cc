@@ -115,7 +115,7 @@ TEST(Actors, AreMissingInOldLogs) {
   EXPECT_THAT(cluster.coordinator().Why(JobId(job))->text(), Not(HasSubstr("It was submitted by")));
 }
 
-// On loopback, the actor is the user who owns the client's connection, also if the client has the shared token.
+// On loopback, the actor is the user who owns the client's connection, even if the client has the shared token.
 TEST(Actors, OnLoopbackAreUsersOfTheMachine) {
   const passwd* const entry = getpwuid(geteuid());
   const std::string id = absl::StrCat("uid ", geteuid()), name = entry == nullptr ? "" : entry->pw_name;

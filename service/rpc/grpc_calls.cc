@@ -46,7 +46,7 @@ class HealthCall final : public grpc::ServerGenericBidiReactor {
   grpc::ByteBuffer response_;
 };
 
-// Whether the calls of this role may occupy all threads, also while clients are slow to take the responses. The workers
+// Whether the calls of this role may occupy all threads, even while clients are slow to take the responses. The workers
 // of a cluster may all have the same user, and load a model at the same time.
 bool MayOccupyAll(security::Role role) { return role == security::Role::kWorker || role == security::Role::kOwner; }
 

@@ -82,7 +82,7 @@ TEST(Elementwise, TinyFloats) {
   batch.Run();
 }
 
-// All values of a tiny float. Values that are only moved keep their bits, also if they are NaNs with a sign or payload.
+// All values of a tiny float. Values that are only moved keep their bits, even if they are NaNs with a sign or payload.
 TEST(Elementwise, TinyBits) {
   Batch batch;
   std::vector<std::string> types = kTinyFloats;

@@ -116,7 +116,7 @@ class Intruder(unittest.TestCase):
                 self.assertEqual(len(answers), 8 if port == session_port else 0, port)
                 for method, answer in answers.items():
                     self.assertIn("found no key or a wrong key", answer, method)
-            self.assertGreater(len(found), 1, "host 2 has no data port beside the session's")
+            self.assertGreater(len(found), 1, "host 2 has no data port except the session's")
             out, _ = program.communicate(timeout=PATIENCE_S)
             self.assertEqual(program.returncode, 0, (where / "session.log").read_text())
             self.assertIn("the same bits", out)

@@ -130,6 +130,8 @@ RULES = [
     (r"\boff loopback\b", '"on an address other than loopback"'),
     (r"\bdump_folder\b", '"dump_directory"'),
     (r"\bresp\.", '"respectively"'),
+    (r"(?<!\band), also (?:if|while|before|after|without)\b", '"even if", "even while", ...'),
+    (r"\b(?:beside the compilation|beside computation|small beside)\b", '"during", "in addition to", "compared with"'),
 ]
 
 # Also in names. British stems, each the part before "-ise", "-ising", ...

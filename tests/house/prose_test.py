@@ -75,6 +75,8 @@ A wider type if there is one, else f32.
 The exit code is another one.
 The sizes may be others.
 The job fails if that remains.
+The newest saved state, also while the job runs.
+The proof runs beside the compilation.
 """.strip().split("\n")
 
 # Correct sentences that resemble the ones above; none may be flagged.

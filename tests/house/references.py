@@ -4,7 +4,7 @@
 
 PATH is as in prose.py.
 
-Checked in comments and Markdown: names of files (`sharding/pipeline.h`, `pipeline.h`, also without backticks),
+Checked in comments and Markdown: names of files (`sharding/pipeline.h`, `pipeline.h`, even without backticks),
 identifiers in backticks (`Propagate`, `xlad::hlo::Module`, `chunk_bytes`), and, in Markdown, flags in backticks
 (`--mesh`). A reference with a space, a bracket or an upper-case placeholder (`cli/NAME.cc`) is an example and not
 checked.

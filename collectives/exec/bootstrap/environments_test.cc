@@ -99,7 +99,7 @@ TEST(Environments, OtherVariablesChangeNothing) {
   }
 }
 
-// XLAD_RANK and XLAD_RANKS override all other variables, also in ambiguous environments.
+// XLAD_RANK and XLAD_RANKS override all other variables, even in ambiguous environments.
 TEST(Environments, XladRankOverridesAllOtherVariables) {
   for (const Environment& environment : Environments()) {
     Variables by_hand = environment.variables;

@@ -40,7 +40,7 @@ class SharedBlockPool {
  private:
   struct Newest {
     std::weak_ptr<SharedBlock> block;
-    int64_t bytes = 0;  // The size, also after the block has been freed.
+    int64_t bytes = 0;  // The size, even after the block has been freed.
   };
   std::mutex mutex_;
   std::map<int, Newest> newest_;  // By device.

@@ -30,7 +30,7 @@ class FlightRecord {
   // Begin records that the rank enters an operation, and End that it has finished it.
   void Begin(uint64_t word);
   void End() { self().finished.store(sequence_, std::memory_order_release); }
-  // Records that the rank leaves after an error. The file is then kept, also by the ranks that leave later.
+  // Records that the rank leaves after an error. All ranks then keep the file, including those that leave later.
   void Fail() { self().left.store(RankBlock::kLeftAfterError); }
   // The members of the record in which a run stores the operation that waits and the rank that it waits for.
   ShownWait shown_wait() { return {&self().step, &self().waits_for}; }

@@ -14,7 +14,7 @@ namespace {
 using tensor::ElementType;
 
 // The offset of an array at position `index` of a nest of loops, outermost first. Tables of all offsets would be as
-// large as the arrays, for each dot of a program, also if the GPU computes it.
+// large as the arrays, for each dot of a program, even if the GPU computes it.
 int64_t OffsetAt(absl::Span<const DotLoop> loops, int64_t DotLoop::* stride, int64_t index) {
   int64_t offset = 0;
   for (size_t i = loops.size(); i-- > 0;) {
