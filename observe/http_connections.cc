@@ -80,7 +80,8 @@ class PollingConnections final : public HttpConnections {
     }
     AcceptGateOptions options;
     options.max_unknown = limits_.max_connections;
-    options.max_connections = 2 * limits_.max_connections;  // All of them are unknown, and at most half may be that.
+    // All connections stay unknown to the gate, and at most half of its max_connections may be unknown.
+    options.max_connections = 2 * limits_.max_connections;
     options.first_byte_ms = limits_.request_ms;
     options.unknown_ms = limits_.request_ms + limits_.response_ms + kEndingMs;
     XLAD_ASSIGN_OR_RETURN(gate_, AcceptGate::Listen(address, options, [this](int fd) {
