@@ -152,13 +152,13 @@ def dot(program, rng, name):
     one(program, name, batch + left + right, "dot", operands, ", ".join(attributes), sums(name, 50))
 
 
-def window_dims(rng, dims, dilate_base=True):
+def window_dims(rng, dims):
     """Returns random windows over `dims`: their attribute text and the sizes of the result."""
     columns, result = {"size": [], "stride": [], "pad": [], "lhs_dilate": [], "rhs_dilate": []}, []
     for size in dims:
         while True:
             window, stride = int(rng.integers(1, 4)), int(rng.integers(1, 4))
-            base = int(rng.integers(1, 4)) if dilate_base else 1
+            base = int(rng.integers(1, 4))
             dilation, low, high = int(rng.integers(1, 3)), int(rng.integers(-1, 3)), int(rng.integers(-1, 3))
             padded = (0 if size == 0 else (size - 1) * base + 1) + low + high
             reach = (window - 1) * dilation + 1

@@ -3,10 +3,10 @@
 import ml_dtypes
 import numpy as np
 
-from cases import BITS, COMPLEX, DTYPES, FLOATS, INTEGERS, UNSIGNED
+from cases import BITS, COMPLEX, DTYPES, INTEGERS, UNSIGNED
 
 
-def float_values(rng, name, count, wide=True, special=True):
+def float_values(rng, name, count, wide, special):
     dtype = DTYPES[name]
     values = rng.standard_normal(count) * 3
     if wide:
@@ -66,7 +66,3 @@ def random_shape(rng, max_ndim=3, max_size=5, empty=0.05):
 
 def dims_text(dims):
     return ",".join(str(int(d)) for d in dims)
-
-
-def is_float(name):
-    return name in FLOATS or name.startswith("f8") or name.startswith("f4")

@@ -205,9 +205,9 @@ class Follower:
                         self.seen.append((now, int(step)))
                 self.changed.notify_all()
 
-    def wait_for_step(self, step, timeout=300):
+    def wait_for_step(self, step):
         """Returns the time at which this step or a later one was displayed, or None if the command has ended."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + 300
         with self.changed:
             while time.monotonic() < deadline:
                 for when, shown in self.seen:
@@ -350,11 +350,11 @@ def kill_worker(grid, dice, what):
     return f"{what} of {name}", died
 
 
-def stop_worker(grid, dice, what, low=2, high=20):
+def stop_worker(grid, dice, what):
     name = dice.choice(sorted(grid.workers))
     worker = grid.workers[name]
     pids = {"daemon": [worker.pid], "attempt": attempts(worker), "both": [worker.pid, *attempts(worker)]}[what]
-    held = dice.uniform(low, high)
+    held = dice.uniform(2, 20)
     for pid in pids:
         send_signal(pid, signal.SIGSTOP)
     time.sleep(held)

@@ -311,11 +311,11 @@ class TrainingTest(unittest.TestCase):
                     self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                     self.assertEqual(json.loads(curve.read_text())["loss"], expected)
 
-    def launched(self, launcher, rank, mesh, *flags, steps=5):
+    def launched(self, launcher, rank, *flags, steps=5):
         """Starts rank `rank` of 2 of `xlad run`, with the variables that a launcher sets."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHER_VARIABLES)}
         environment |= {name: str(value).replace("RANK", str(rank)) for name, value in launcher.items()}
-        rank = subprocess.Popen([XLAD, "run", OWN_EXAMPLES / "spiral_mlp", "--mesh", mesh, "--steps", str(steps),
+        rank = subprocess.Popen([XLAD, "run", OWN_EXAMPLES / "spiral_mlp", "--mesh", "dp=2", "--steps", str(steps),
                                  *map(str, flags)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                 env=environment)
         self.addCleanup(rank.communicate)
@@ -328,7 +328,7 @@ class TrainingTest(unittest.TestCase):
             for name, launcher in ONE_HOST.items():
                 with self.subTest(launcher=name):
                     curves = [where / f"{name}-{rank}.json" for rank in range(2)]
-                    ranks = [self.launched(launcher, rank, "dp=2", "--curve", curves[rank]) for rank in range(2)]
+                    ranks = [self.launched(launcher, rank, "--curve", curves[rank]) for rank in range(2)]
                     outputs = [rank.communicate(timeout=PATIENCE_S) for rank in ranks]
                     self.assertEqual([rank.returncode for rank in ranks], [0, 0], outputs)
                     self.assertEqual([path.exists() for path in curves], [True, False], "the ranks trained separately")
@@ -336,7 +336,7 @@ class TrainingTest(unittest.TestCase):
 
     def test_sigterm_of_all_ranks_saves_the_state(self):
         with folder() as where:
-            ranks = [self.launched(ONE_HOST["Flux"], rank, "dp=2", "--checkpoint-every", 20, "--checkpoint-to",
+            ranks = [self.launched(ONE_HOST["Flux"], rank, "--checkpoint-every", 20, "--checkpoint-to",
                                    f"file:{where}/saved", steps=1_000_000) for rank in range(2)]
             wait_for(lambda: any((where / "saved").rglob("*.json")), "the first checkpoint")
             for rank in ranks:
@@ -371,7 +371,7 @@ class TrainingTest(unittest.TestCase):
         for name, launcher in SEVERAL_HOSTS.items():
             for rank in range(2):
                 with self.subTest(launcher=name, rank=rank):
-                    one = self.launched(launcher, rank, "dp=2")
+                    one = self.launched(launcher, rank)
                     _, err = one.communicate(timeout=PATIENCE_S)
                     self.assertEqual(one.returncode, 1, err)
                     self.assertRegex(err, f"found (1 of 2 processes of|rank {rank} of 2 by) {name}")
@@ -379,7 +379,7 @@ class TrainingTest(unittest.TestCase):
                                   "share (--meet FOLDER --listen INTERFACE)", err)
         with folder() as where:
             alone = SEVERAL_HOSTS["Slurm"] | {"XLAD_RANK": "0", "XLAD_RANKS": "1"}
-            one = self.launched(alone, 1, "dp=2", "--curve", where / "alone.json")
+            one = self.launched(alone, 1, "--curve", where / "alone.json")
             _, err = one.communicate(timeout=PATIENCE_S)
             self.assertEqual(one.returncode, 0, err)
             self.assertEqual(json.loads((where / "alone.json").read_text())["loss"],

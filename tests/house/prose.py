@@ -425,24 +425,24 @@ def check(path):
     return [f'{name}:{line}: "{found}": write {advice}' for line, found, advice in sorted(problems)]
 
 
-def tree_files(root=ROOT):
+def tree_files():
     """Returns every file of the tree, except in build output and Git's and Python's folders, to which other tests may
     write."""
     files = []
-    for at, folders, names in os.walk(root):
+    for at, folders, names in os.walk(ROOT):
         folders[:] = [name for name in folders if name not in (".git", "__pycache__") and
-                      (name != "build" or pathlib.Path(at) != root)]
+                      (name != "build" or pathlib.Path(at) != ROOT)]
         files += [pathlib.Path(at, name) for name in names]
     return sorted(files)
 
 
 @functools.cache
-def source_files(root=ROOT):
+def source_files():
     """Returns every file whose prose is checked. The rules and their tests are excluded: they quote what is refused."""
     suffixes = {".cc", ".h", ".def", ".c", ".proto", ".py", ".sh", ".md", ".cmake"}
     files = []
-    for path in tree_files(root):
-        parts = path.relative_to(root).parts
+    for path in tree_files():
+        parts = path.relative_to(ROOT).parts
         if any(part == "testdata" or part.startswith(".") for part in parts):
             continue
         if path.name in ("prose.py", "prose_test.py") or "egg-info" in path.as_posix():

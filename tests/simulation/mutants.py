@@ -297,10 +297,10 @@ def stale_mutants(mutants, root=ROOT):
     return found
 
 
-def filters_without_test(filters, root=ROOT):
+def filters_without_test(filters):
     """Returns the parts of these filters that match no test in a *_test.cc."""
     sources = "".join(file.read_text() for folder in ("service", "tests/simulation")
-                      for file in sorted((root / folder).rglob("*_test.cc")))
+                      for file in sorted((ROOT / folder).rglob("*_test.cc")))
     tests = [f"{suite}.{name}" for suite, name in re.findall(r"\bTEST(?:_F|_P)?\((\w+),\s*(\w+)\)", sources)]
     return [part for filter_ in filters for part in filter_.split(":") if not fnmatch.filter(tests, part)]
 
