@@ -300,7 +300,7 @@ TEST(Rematerialize, ALowLimitLeavesOperandsOfLoopsUnpacked) {
   ExpectALowLimitKeepsLoopsSmall("loop_with_weights.hlo", 4 * 256 * 512);
 }
 
-// The loop stores 64 KiB beside a sum of 16 KiB that it would hold otherwise, and a product of 16 KiB.
+// The loop stores 64 KiB in place of a sum and a product of 16 KiB each, which it holds otherwise.
 TEST(Rematerialize, ALowLimitLeavesOperandsOfSumsUnstored) {
   ExpectALowLimitKeepsLoopsSmall("loop_with_sum_of_dots.hlo", 4 * (32 * 8 * 64 - 2 * 64 * 64));
 }

@@ -37,8 +37,8 @@ struct FusionGroup {
   int64_t elements = 0;  // The number of positions of the loop, which is the number of elements of each root.
   // The number of pairs (member, map) in which the member is not free and is computed more often than it has elements.
   int recomputed = 0;
-  // The number of members that other groups compute too, and that have broadcasts of small arrays as operands beside an
-  // array of their own size.
+  // The number of members that other groups compute too, and whose operands are an array of their own size and
+  // broadcasts of small arrays.
   int copied = 0;
 };
 

@@ -368,7 +368,7 @@ class Slurm(unittest.TestCase):
 
     def test_the_batch_script_without_a_job_is_requeued_if_it_has_open_jobs(self):
         """The job waits for more devices than the workers have, so no worker has a task. After SIGTERM to the script,
-        it only counts if the missing worker would have its devices."""
+        the script is requeued only if the worker of a node is missing, which may have the other devices."""
         to_workers = lambda batch: self.kill(batch, b"worker", signal.SIGTERM)
         to_script = lambda batch: batch.send_signal(signal.SIGTERM)
         for stop, has_job, nodes, code in ((to_workers, True, "2", 75), (to_workers, False, "2", 0),
@@ -423,7 +423,7 @@ class Slurm(unittest.TestCase):
         def stop_tasks(batch, said):
             wait_for(lambda: said("checkpoint of step"), "a checkpoint")
             self.kill(batch, b"-c", signal.SIGTERM)
-            # A process gets signals that are sent faster than it handles them only once.
+            # If a second signal arrives before a process handles the first one, the process gets only one.
             wait_for(lambda: said("worker drains"), "a worker to begin to stop")
             self.kill(batch, b"-c", signal.SIGTERM)
 
