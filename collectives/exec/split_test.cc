@@ -74,8 +74,8 @@ TEST_P(SplitTest, AnErrorEndsOneGroupAlone) {
   OnRanks(kSplitRanks, body, Fails);
 }
 
-// Rank 0 adds the operations in another order than the other ranks. Run one after the other in these orders, they would
-// wait for each other forever: the sum of all ranks for the sum of the part, and the reverse.
+// The ranks add the operations in different orders. If each rank ran them one after the other in its order, ranks would
+// wait for each other forever: rank 0 in the sum of all ranks, and rank 2 in the sum of the part.
 TEST_P(SplitTest, JointLaunchesOfGroupsDoNotDependOnTheOrder) {
   const auto body = [](auto* group) {
     const int rank = group->rank();

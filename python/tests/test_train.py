@@ -29,7 +29,7 @@ MESHES = [None, {"dp": 4, "tp": 2}, "dp=3,tp=2", {"dp": 8, "tp": 1}, {"dp": 1, "
 class Example(NamedTuple):
     script: types.ModuleType
     batches: list[Any]
-    losses: list[float]  # Those of JAX, as is the state.
+    losses: list[float]  # The losses and the state are those of JAX.
     state: Any
 
 

@@ -1,4 +1,4 @@
-// A reducer of which the partitioner believes that it is associative, but it is not.
+// A reducer that the partitioner takes to be associative, although it is not.
 #pragma once
 
 namespace xlad::sharding {
