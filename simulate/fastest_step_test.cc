@@ -1,4 +1,4 @@
-// The default placement beside every assignment that a user can write.
+// Compares the default placement with every assignment that a user can write.
 #include "simulate/fastest_step.h"
 
 #include <gtest/gtest.h>

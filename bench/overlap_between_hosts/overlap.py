@@ -11,7 +11,7 @@ device 0:
 
 computation  the time of kernels, library calls and copies
 waiting      the time of collectives and of waits for them, in which the device does not compute
-beside       the share of the device's messages that are sent or received while it computes
+overlapping  the share of the device's messages that are sent or received while it computes
 step         the median time from the beginning of the first instruction to the end of the last
 tenth        the tenth percentile of the same time, which other processes of the machine disturb less
 messages     the number of messages that the device sends and receives
@@ -36,7 +36,7 @@ import tempfile
 import time
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
-Row = collections.namedtuple("Row", "compute waiting beside messages step tenth wire")
+Row = collections.namedtuple("Row", "compute waiting overlapping messages step tenth wire")
 SUBNET = "10.231.78"
 
 
@@ -93,12 +93,12 @@ def read_trace(trace):
         waits = [e for e in spans if e["cat"] in ("collective", "wait")]
         compute = [e for e in spans if e["cat"] not in ("collective", "wait")]
         messages = [e for e in inside if e["ph"] != "X"]
-        beside = [m for m in messages if any(c["ts"] < m["ts"] < c["ts"] + c["dur"] for c in compute)]
+        overlapping = [m for m in messages if any(c["ts"] < m["ts"] < c["ts"] + c["dur"] for c in compute)]
         steps.append((spans[-1]["ts"] + spans[-1]["dur"] - spans[0]["ts"]) / 1000)
         rows.append((sum(e["dur"] for e in compute) / 1000, sum(e["dur"] for e in waits) / 1000,
-                     len(beside) / max(1, len(messages)), len(messages)))
-    compute, waiting, beside, messages = [statistics.median(column) for column in zip(*rows)]
-    return Row(compute, waiting, beside, messages, statistics.median(steps), sorted(steps)[len(steps) // 10], 0)
+                     len(overlapping) / max(1, len(messages)), len(messages)))
+    compute, waiting, overlapping, messages = [statistics.median(column) for column in zip(*rows)]
+    return Row(compute, waiting, overlapping, messages, statistics.median(steps), sorted(steps)[len(steps) // 10], 0)
 
 
 def train(args, overlap, where, mbit, sides):
@@ -161,7 +161,7 @@ def measure(args, where):
             row, loss = train(args, overlap, where / f"{number}-{mbit}-{overlap}", mbit or 1000, sides)
             rows[mbit, overlap, sides].append(row)
             losses.append(loss)
-    print(f"{'Mbit/s':>7} {'overlap':10} {'computation':>12} {'waiting':>10} {'beside':>7} {'messages':>8} "
+    print(f"{'Mbit/s':>7} {'overlap':10} {'computation':>12} {'waiting':>10} {'overlapping':>11} {'messages':>8} "
           f"{'step':>10} {'step/computation':>17} {'tenth':>10} {'tenth/alone':>12} {'wire/alone':>11}")
     # Other work on the machine changes all times of a round, so each run is compared with the first run of its round.
     alone = [row.tenth for row in rows[runs[0]]]
@@ -171,8 +171,8 @@ def measure(args, where):
         relative = statistics.median(row.tenth / base for row, base in zip(found, alone))
         wire = statistics.median(row.wire / base for row, base in zip(found, alone)) if mbit else 0
         print(f"{mbit or 'alone':>7} {overlap:10} {middle.compute:9.2f} ms {middle.waiting:7.2f} ms "
-              f"{middle.beside:7.0%} {middle.messages:8.0f} {middle.step:7.2f} ms {middle.step / middle.compute:17.2f} "
-              f"{middle.tenth:7.2f} ms {relative:12.2f} {wire:11.2f}")
+              f"{middle.overlapping:11.0%} {middle.messages:8.0f} {middle.step:7.2f} ms "
+              f"{middle.step / middle.compute:17.2f} {middle.tenth:7.2f} ms {relative:12.2f} {wire:11.2f}")
     return all(loss == losses[0] for loss in losses)
 
 

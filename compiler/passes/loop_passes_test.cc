@@ -36,7 +36,7 @@ struct FillLoop {
   bool CoversRows() const { return trips == rows; }
   bool HasBarrier() const { return reads_behind_barrier && (reads_ys || reads_sum); }
   bool IsSmall() const { return batch * (m + n) <= 3 * m * n; }
-  // If the loop does not store y, the pass makes it store y beside x, at `from`.
+  // If the loop does not store y, the pass makes it store y in addition to x, at `from`.
   bool MovesDot() const {
     const bool has_array = stores ? from == "copy(at)" : batch * n <= 4 * m * n / trips;
     return CoversRows() && !reads_sum && !HasBarrier() && IsSmall() && has_array;

@@ -33,12 +33,12 @@ class OverlapTest(unittest.TestCase):
                                  {(device, f"step {step}") for device in range(4) for step in range(3)})
                 self.assertTrue({"kernel", "collective", "wait"} <= {e["cat"] for e in events if e["ph"] == "X"})
                 self.assertFalse([e for e in blocking if e["ph"] == "X" and e["cat"] == "wait"])
-                self.assertEqual(self.beside(blocking), [])
+                self.assertEqual(self.overlapping(blocking), [])
                 if flags == ("--transport", "tcp"):
-                    self.assertTrue(self.beside(events), "no message was sent or received while a kernel ran")
+                    self.assertTrue(self.overlapping(events), "no message was sent or received while a kernel ran")
 
     @staticmethod
-    def beside(events):
+    def overlapping(events):
         """Returns the messages that a device sends or receives while it computes."""
         messages = [e for e in events if e["ph"] in ("s", "f")]
         computed = [e for e in events if e["ph"] == "X" and e["cat"] not in NOT_COMPUTED]

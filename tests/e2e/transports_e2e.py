@@ -404,7 +404,7 @@ class TrainingTest(unittest.TestCase):
 
 
 class WorkersTest(unittest.TestCase):
-    """`mpirun xlad worker`, with a coordinator beside it."""
+    """`mpirun xlad worker`, with a coordinator that mpirun does not start."""
 
     def setUp(self):
         if "openmpi" not in launchers():

@@ -186,7 +186,7 @@ MUTANTS = [
      "  Reserve(*job, parts, wanted);\n  return AreOthersBusy()", "  return AreOthersBusy()"),
     ("launches do not name the owner", "service/attempts/attempt_machine.cc",
      "if (!context.options.share_workers) common.mutable_launch()->set_owner(job.owner);", ""),
-    ("a task starts beside the processes of another owner", "worker/worker_core.cc",
+    ("a task starts while processes of another owner run", "worker/worker_core.cc",
      "    if (RunsOthers(record.launch)) continue;\n", ""),
     ("an interrupted restore is used", "service/restore.cc",
      "if (files.Exists(JoinPath(folder, kLog)) || !files.Exists(JoinPath(folder, kPartialLog))) return "
