@@ -7,10 +7,10 @@ namespace {
 
 // Below this size, the additional rounds take longer than sending fewer bytes saves.
 constexpr int64_t kLeastBytes = 64 << 10;
-// The size of a message between hosts, unless there would be more than kMaxChunks chunks. While one chunk is sent to
-// the next host, the results of earlier chunks are sent back.
+// The size of a message between hosts, unless there would be more than kMaxHostChunks chunks. While one chunk is sent
+// to the next host, the results of earlier chunks are sent back.
 constexpr int64_t kMessageBytes = 32 << 10;
-constexpr int kMaxChunks = 8;
+constexpr int kMaxHostChunks = 8;
 // Each host adds two rounds.
 constexpr int kMaxHosts = 16;
 
@@ -49,7 +49,7 @@ std::optional<CollectivePlan> PlanOverHosts(const CollectivePlan& plan, const Co
   if (local < 2) return std::nullopt;
   const int num_hosts = spec.ranks / local;
   if (num_hosts < 2 || num_hosts > kMaxHosts) return std::nullopt;
-  const int chunks = std::clamp<int64_t>(bytes / local / kMessageBytes, 1, kMaxChunks);
+  const int chunks = std::clamp<int64_t>(bytes / local / kMessageBytes, 1, kMaxHostChunks);
   return CollectivePlan{.algorithm = "host_chain", .chunks = chunks, .grid = {local, num_hosts}};
 }
 

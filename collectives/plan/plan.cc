@@ -12,7 +12,8 @@
 namespace xlad::collectives {
 namespace {
 
-constexpr int kMaxChannels = 4096, kMaxChunks = 4096;
+constexpr int kMaxChannels = 4096;
+constexpr int kMaxChunks = 4096;
 // The maximum number of chunks on mapped memory. It is large because the size of a slot does not depend on the size of
 // the data.
 constexpr int kMaxMappedChunks = 1 << 20;

@@ -8,7 +8,7 @@
 namespace xlad::compiler {
 namespace {
 
-constexpr int64_t kMinScores = 1 << 14;
+constexpr int64_t kMinSplit = 1 << 14;
 
 // If `split` is `merged` with its first dimension split into several dimensions, returns the sizes of these dimensions.
 // Otherwise returns an empty list.
@@ -83,7 +83,7 @@ Dims SplitOfOperands(const Instruction& dot) {
   for (int64_t k = 0; k < 2; ++k) {
     const Instruction* operand = dot.operand(k);
     const Dims& batch = k == 0 ? dot.attributes().dot->lhs_batch : dot.attributes().dot->rhs_batch;
-    if (operand->opcode() != Opcode::kReshape || batch[0] != 0 || operand->shape().elements() < kMinScores) continue;
+    if (operand->opcode() != Opcode::kReshape || batch[0] != 0 || operand->shape().elements() < kMinSplit) continue;
     const Dims sizes = SplitOf(operand->shape().dims(), operand->operand(0)->shape().dims());
     if (!sizes.empty() && HasExponential(operand->operand(0))) return sizes;
   }
@@ -102,7 +102,7 @@ void SplitBatches(Computation* computation) {
   }
   FinishEdits(computation);
   for (Instruction* at : Snapshot(*computation)) {
-    if (at->opcode() != Opcode::kReshape || at->shape().elements() < kMinScores) continue;
+    if (at->opcode() != Opcode::kReshape || at->shape().elements() < kMinSplit) continue;
     Instruction* dot = at->operand(0);
     if (!HasOneBatchDimension(*dot) || dot->users().size() != 1) continue;
     const Dims sizes = SplitOf(dot->shape().dims(), at->shape().dims());

@@ -154,9 +154,25 @@ class NamespaceNameScanner {
     const std::string declared = Until(statement, "={[");
     if (BeginsWithWord(declared, "class") || BeginsWithWord(declared, "struct")) return;
     const size_t open = FindParameterList(declared);
-    if (open == std::string::npos) return Add(NameBefore(declared, declared.size()), "");
+    if (open == std::string::npos) {
+      Add(NameBefore(declared, declared.size()), "");
+      return AddLaterVariables(statement);
+    }
     // A macro or static_assert has no type before its name.
     if (NameBefore(declared, open).size() < WithoutBlanks(declared.substr(0, open)).size()) AddFunction(declared);
+  }
+
+  // Adds b and c of "int a = F(1, 2), b = 2, c = 3".
+  void AddLaterVariables(const std::string& statement) {
+    int depth = 0;
+    for (size_t i = 0; i < statement.size(); ++i) {
+      const char c = statement[i];
+      if (c == '(' || c == '[' || c == '{') ++depth;
+      if (c == ')' || c == ']' || c == '}') --depth;
+      if (c != ',' || depth > 0) continue;
+      const size_t end = statement.find_first_of("=,<>", i + 1);
+      if (end != std::string::npos && statement[end] == '=') Add(NameBefore(statement, end), "");
+    }
   }
 
   void Add(const std::string& name, const std::string& type) {

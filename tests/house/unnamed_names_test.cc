@@ -133,6 +133,7 @@ const std::map<int, Row>* cache = nullptr;
 std::atomic<int> counter{0};
 const Shape kVector(ElementType::kF32, {4});
 constexpr int64_t kLimit = (int64_t{1} << 20);
+const std::map<int, Row> kFirst = F(1, 2), kSecond = {{1, kRows}}, kThird = 1 << 2;
 static_assert(sizeof(Row) == 4);
 template <typename T, int N = 2>
 absl::StatusOr<T> Free(const std::pair<T, int>& a, absl::Span<const int64_t> sizes = {}, Row (*f)(int, int) = nullptr,
@@ -151,7 +152,7 @@ int Defined() { return 0; }
             (std::vector<std::string>{
                 "a::b Declared (const std::string&)", "a::b {} fs =std::filesystem", "a::b {} Kind =Step::Kind",
                 "a::b {} Color ", "a::b {} Row ", "a::b {} kRows ", "a::b {} cache ", "a::b {} counter ",
-                "a::b {} kVector ", "a::b {} kLimit ",
+                "a::b {} kVector ", "a::b {} kLimit ", "a::b {} kFirst ", "a::b {} kSecond ", "a::b {} kThird ",
                 "a::b {} Free (const std::pair<T,int>&,absl::Span<const int64_t>,Row(*f)(int,int),int64_t,std::string,"
                 "bool)",
                 "a::b {} operator< (const Row&,const Row&)", "a::b {} TEST (Suite,Name)", "a::b Defined ()"}));
