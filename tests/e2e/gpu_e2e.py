@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import pathlib
+import struct
 import subprocess
 import sys
 import unittest
@@ -23,6 +24,42 @@ def driver(library, settings="", cublaslt="off"):
     """Chooses the libraries that replace NVIDIA's driver and cuBLASLt, and the properties of the test doubles."""
     return mock.patch.dict(os.environ, {"XLAD_CUDA_DRIVER": str(library), "XLAD_CUDA_DOUBLE": settings,
                                         "XLAD_CUBLASLT": str(cublaslt)})
+
+
+# A step of several kernels: a product, elementwise operations and a sum.
+SMALL = """HloModule small
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+ENTRY main {
+  w = f32[16,16] parameter(0)
+  p = f32[16,16] dot(w, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  t = f32[16,16] tanh(p)
+  zero = f32[] constant(0)
+  loss = f32[] reduce(t, zero), dimensions={0,1}, to_apply=add
+  m = f32[16,16] multiply(w, t)
+  n = f32[16,16] subtract(w, m)
+  ROOT r = (f32[16,16], f32[]) tuple(n, loss)
+}
+"""
+
+
+def small_job(where):
+    """Writes a job whose steps take much less time on the test double than those of the examples."""
+    where.mkdir()
+    (where / "step.hlo").write_text(SMALL)
+    header = json.dumps({"w": {"dtype": "F32", "shape": [16, 16], "data_offsets": [0, 1024]}}).encode()
+    numbers = [(1 + i * i % 17) / 200 for i in range(256)]
+    (where / "state.safetensors").write_bytes(
+        struct.pack("<Q", len(header)) + header + struct.pack("<256f", *numbers))
+    state = {"index": 0, "name": "w", "shape": "f32[16,16]", "kind": "state"}
+    (where / "manifest.json").write_text(json.dumps({
+        "name": "small", "steps": 22, "parameters": [state],
+        "results": [{**state, "feeds": 0}, {"index": 1, "name": "loss", "shape": "f32[]", "kind": "loss"}],
+        "meshes": [{"name": "single", "axes": {}, "files": ["step.hlo"]}]}))
+    return where
 
 
 class GpuTest(unittest.TestCase):
@@ -102,24 +139,25 @@ class GpuTest(unittest.TestCase):
 
     def test_graphs_do_not_change_the_losses(self):
         # Steps 17 and later that are not traced are launched as graphs.
-        curves = []
-        for setting, library in (("", "libxlad_cuda_driver_double.so"), ("off", "libxlad_cuda_driver_double.so"),
-                                 ("", "libxlad_cuda_driver_double_without_graphs.so")):
-            with driver(DRIVER_DOUBLE.parent / library), folder() as where:
-                with mock.patch.dict(os.environ, {"XLAD_CUDA_GRAPHS": setting}):
-                    curve = where / "curve.json"
-                    code, _, err = xlad("run", JOB, "--workers", 1, "--steps", 22, "--device", "cuda:1", "--curve",
-                                        curve, "--data", where / "data")
-                self.assertEqual(code, 0, err)
-                curves.append(json.loads(curve.read_text())["loss"])
-                logs = "".join(log.read_text() for log in (where / "data").glob("*.log"))
-                is_plain = setting == "off" or "without" in library
-                self.assertEqual("kernels are launched one by one, without graphs" in logs, is_plain)
-                self.assertNotIn("their graph cannot be made", logs)
+        made = self.enterContext(folder())
+        job, curves = small_job(made / "job"), []
+        for number, (setting, library) in enumerate((
+                ("", "libxlad_cuda_driver_double.so"), ("off", "libxlad_cuda_driver_double.so"),
+                ("", "libxlad_cuda_driver_double_without_graphs.so"))):
+            data, curve = made / f"data{number}", made / f"curve{number}.json"
+            with driver(DRIVER_DOUBLE.parent / library), mock.patch.dict(os.environ, {"XLAD_CUDA_GRAPHS": setting}):
+                code, _, err = xlad("run", job, "--workers", 1, "--device", "cuda:1", "--curve", curve, "--data", data)
+            self.assertEqual(code, 0, err)
+            curves.append(json.loads(curve.read_text())["loss"])
+            logs = "".join(log.read_text() for log in data.glob("*.log"))
+            is_plain = setting == "off" or "without" in library
+            self.assertEqual("kernels are launched one by one, without graphs" in logs, is_plain)
+            self.assertNotIn("their graph cannot be made", logs)
+        self.assertEqual(len(set(curves[0])), 22, "the losses of all steps differ")
         self.assertEqual(curves[0], curves[1])
         self.assertEqual(curves[0], curves[2])
         with driver(DRIVER_DOUBLE, "fail=cuGraphLaunch:719:1"):
-            code, out, err = xlad("run", JOB, "--steps", 22, "--device", "cuda:1", "--workers", 1)
+            code, out, err = xlad("run", job, "--device", "cuda:1", "--workers", 1)
         self.assertNotEqual(code, 0)
         self.assertIn("cuGraphLaunch (a graph that ends with", out + err)
 
