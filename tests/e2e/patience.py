@@ -4,11 +4,15 @@ import time
 
 # A test that passes waits much less. The limit allows for a machine on which several other programs run.
 PATIENCE_S = 240
+# The pauses between polls grow from the first to the longest. A condition often starts a process, which takes processor
+# time from the processes for which the test waits.
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 0.25
 
 
 def wait_for(condition, what, timeout=PATIENCE_S):
     """Polls until the condition returns a true value, and returns that value."""
     deadline = time.monotonic() + timeout
+    pause_s = FIRST_PAUSE_S
     while True:
         is_last = time.monotonic() >= deadline
         value = condition()
@@ -16,4 +20,5 @@ def wait_for(condition, what, timeout=PATIENCE_S):
             return value
         if is_last:
             raise AssertionError(f"waited {timeout} s for {what}, which did not happen")
-        time.sleep(0.05)
+        time.sleep(pause_s)
+        pause_s = min(1.2 * pause_s, LONGEST_PAUSE_S)
