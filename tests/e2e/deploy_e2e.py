@@ -504,6 +504,9 @@ class Slurm(unittest.TestCase):
             with self.subTest(killed), folder() as where:
                 code, text = self.exit_code(where, *endless, act=kill)
                 self.assertEqual(code, 75, text)
+                words = {b"worker": "no worker is left (srun has ended with 137)",
+                         b"coordinator": "the coordinator has ended with 137"}
+                self.assertIn(words[killed], text)
                 self.assertFalse(self.asked_to_be_requeued(where), "it would be requeued forever")
 
     def test_the_batch_script_without_a_job_is_requeued_if_a_process_is_killed(self):
