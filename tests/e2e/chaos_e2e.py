@@ -15,10 +15,10 @@ class Chaos(unittest.TestCase):
         return json.loads(out)
 
     def test_killed_processes_cost_steps_but_no_results(self):
-        report = self.chaos(OWN_EXAMPLES / "spiral_mlp", "--steps", 6000, "--period", 2, "--faults",
+        report = self.chaos(OWN_EXAMPLES / "spiral_mlp", "--minutes", 0.07, "--period", 2, "--faults",
                             "kill-attempt,kill-coordinator")
         self.assertEqual(report["mesh"], "dp=8", "the first mesh of the manifest with axes")
-        self.assertEqual(report["steps"], 6000)
+        self.assertGreaterEqual(report["steps"], 100)
         for result in ("succeeded", "same_parameters", "same_losses"):
             self.assertTrue(report[result], report)
         kinds = {fault["kind"] for fault in report["faults"]}
@@ -27,7 +27,7 @@ class Chaos(unittest.TestCase):
         lost = report["lost"]
         # A fault may hit between two attempts, or before the first step.
         self.assertLessEqual(lost["attempts"], len(report["faults"]), report)
-        self.assertLess(lost["steps"], 6000, report)
+        self.assertLessEqual(lost["steps"], lost["attempts"] * report["steps"], report)
         if lost["attempts"] > 0:
             self.assertGreater(lost["seconds"]["lost"], 0, report)
         # The client is started before the job is submitted, and ends after the job.

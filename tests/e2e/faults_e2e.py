@@ -265,16 +265,16 @@ class Faults(unittest.TestCase):
     def test_metrics_are_complete_after_a_coordinator_restart(self):
         with cluster(workers=2, devices=4) as made, folder() as where:
             key = ("--key", "whole")
-            job_id = made.submit(JOB, *MESH, "--steps", "3000", *key)
+            job_id = made.submit(JOB, *MESH, "--steps", "1500", *key)
             wait_for(lambda: made.job(job_id)["step"] >= 5, "the first steps")  # The job may end between two polls.
             made.coordinator.kill()
             made.start_coordinator()
-            code, out, err = xlad("submit", JOB, *MESH, "--steps", "3000", *key, "--coordinator", made.address,
+            code, out, err = xlad("submit", JOB, *MESH, "--steps", "1500", *key, "--coordinator", made.address,
                                   "--curve", where / "curve.json")
             self.assertEqual(code, 0, err)
             self.assertEqual(out.split()[0], job_id)
             curve = json.loads((where / "curve.json").read_text())
-            self.assertEqual(len(curve["loss"]), 3000)
+            self.assertEqual(len(curve["loss"]), 1500)
 
     def test_sigterm_drains_a_worker_and_the_job_continues_elsewhere(self):
         with cluster(workers=2, devices=1) as made:

@@ -102,7 +102,7 @@ class Resize(unittest.TestCase):
         with folder() as where:
             grid = Grid(where)
             try:
-                run = grid.train(OWN_EXAMPLES / "spiral_mlp", "dp=8", steps=6000)
+                run = grid.train(OWN_EXAMPLES / "spiral_mlp", "dp=8", steps=2500)
                 self.addCleanup(run.close)
                 step = 20
                 for size in (5, 8):
@@ -115,7 +115,7 @@ class Resize(unittest.TestCase):
                     step = job["step"] + 20
                 self.assertEqual(run.wait(), 0, run.text)
                 job = grid.job(run.job_id)
-                self.assertEqual((job["state"], job["step"], job["mesh"]), ("SUCCEEDED", 6000, "dp=8"))
+                self.assertEqual((job["state"], job["step"], job["mesh"]), ("SUCCEEDED", 2500, "dp=8"))
             finally:
                 grid.close()
 
