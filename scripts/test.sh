@@ -28,14 +28,15 @@ build() {  # Arguments: PRESET TARGETS...
 
 # Runs the tests of a preset. A test of the release build that fails runs once more, because the load of the machine can
 # break a test that has a race, and one such test should not refuse a good change. Its first run is printed again at the
-# end, because the race is still to be mended. Reports of sanitizers are errors even if they are rare. Arguments: PRESET
+# end, because the race is still to be mended. Reports of sanitizers are errors even if they are rare. Many tests of the
+# release build wait for processes, so one more of them than there are cores runs at a time. Arguments: PRESET
 # FLAGS_OF_CTEST...
 run_tests() {
-  local preset=$1 log=build/$1.ctest.log result=0 limit_s=600 runs=1
+  local preset=$1 log=build/$1.ctest.log result=0 limit_s=600 runs=1 jobs=2
   shift
   if $all; then limit_s=3600; fi
-  if [[ $preset == release ]]; then runs=2; fi
-  ctest --test-dir "build/$preset" --output-on-failure -j2 --timeout "$limit_s" --repeat "until-pass:$runs" "$@" |
+  if [[ $preset == release ]]; then runs=2 jobs=3; fi
+  ctest --test-dir "build/$preset" --output-on-failure -j"$jobs" --timeout "$limit_s" --repeat "until-pass:$runs" "$@" |
     tee "$log" || result=$?
   if grep -E ' Test +#[0-9]+: .*\*\*\*(Failed|Timeout|Exception)' "$log"; then
     echo "$preset: found the failed runs above, expected none; a test that passed the second time has a race: mend it"
