@@ -13,6 +13,9 @@ namespace {
 
 // The maximum number of metrics in one message: one second of steps that take 1 ms.
 constexpr size_t kMaxMetricsPerMessage = 1000;
+// The maximum number of metrics of a task that are sent before they are acknowledged. The coordinator handles these
+// rows in some 20 ms, so a task whose steps are faster than the coordinator's log does not delay other requests.
+constexpr size_t kMaxUnacknowledged = 5 * kMaxMetricsPerMessage;
 constexpr size_t kMaxSamples = 256;  // The maximum number of clock samples that are kept; one is taken about every 2 s.
 constexpr size_t kMaxTraces = 256;   // The maximum number of traces of a task that wait to be sent.
 
@@ -114,7 +117,11 @@ void WorkerCore::On(const Connected&) {
 
 void WorkerCore::On(const Disconnected&) {
   connected_ = registered_ = false;
-  for (auto& [key, record] : tasks_) record.sent_metrics = 0;
+  for (auto& [key, record] : tasks_) {
+    record.sent_metrics = 0;
+    record.end_is_sent = false;
+    for (const auto& [step, shard] : record.shards) record.unsent_shards.insert(step);
+  }
 }
 
 // Sends again everything that the coordinator has not answered.
@@ -133,9 +140,8 @@ void WorkerCore::OnRegistered(const Registered& message) {
     if (record.ready && !record.started) SendReady(record);
     SendMetrics(&record);
     SendTraces(&record);
-    for (const auto& [step, shard] : record.shards) SendShard(record, step);
     if (record.shard_failed.has_value() && reports_shard_failures_) SendMessage(*record.shard_failed);
-    if (record.end.has_value()) SendMessage(*record.end);
+    SendEnd(&record);
   }
   SendExits();
   if (drain_until_ns_.has_value()) RequestDrain();
@@ -330,10 +336,9 @@ void WorkerCore::On(const TaskWroteShard& event) {
   TaskRecord* record = Find(event.key);
   if (record == nullptr) return;
   record->shards[event.step] = event.shard;
+  record->unsent_shards.insert(event.step);
   record->shard_failed.reset();
-  // After the commit of the checkpoint, the steps before it are never run again, so their metrics must be sent before.
   SendMetrics(record);
-  if (registered_) SendShard(*record, event.step);
 }
 
 void WorkerCore::On(const TaskFailedToSave& event) {
@@ -355,13 +360,18 @@ void WorkerCore::On(const TaskFailedToSave& event) {
   if (registered_ && reports_shard_failures_ && !is_known) SendMessage(std::move(message));
 }
 
-void WorkerCore::SendShard(const TaskRecord& record, int64_t step) {
-  WorkerMessage message;
-  ShardWritten* written = message.mutable_shard_written();
-  SetKey(record.launch, written);
-  written->set_step(step);
-  *written->mutable_shard() = record.shards.at(step);
-  SendMessage(std::move(message));
+// After the commit of a checkpoint, the steps before it are never run again, so their metrics must be sent before.
+void WorkerCore::SendShards(TaskRecord* record) {
+  const bool all_sent = record->sent_metrics == record->metrics.size();
+  const int64_t next = all_sent ? INT64_MAX : record->metrics[record->sent_metrics].step();
+  std::set<int64_t>& steps = record->unsent_shards;
+  for (; !steps.empty() && *steps.begin() <= next; steps.erase(steps.begin())) {
+    WorkerMessage message;
+    SetKey(record->launch, message.mutable_shard_written());
+    message.mutable_shard_written()->set_step(*steps.begin());
+    *message.mutable_shard_written()->mutable_shard() = record->shards.at(*steps.begin());
+    SendMessage(std::move(message));
+  }
 }
 
 // Older checkpoints are unnecessary after a newer one has been committed.
@@ -369,6 +379,7 @@ void WorkerCore::OnCommitted(const CheckpointIsCommitted& message) {
   TaskRecord* record = Find(KeyOf(message));
   if (record == nullptr) return;
   record->shards.erase(record->shards.begin(), record->shards.upper_bound(message.step()));
+  record->unsent_shards.erase(record->unsent_shards.begin(), record->unsent_shards.upper_bound(message.step()));
   if (record->task != nullptr) record->task->CheckpointIsCommitted(message.step());
 }
 
@@ -393,10 +404,13 @@ void WorkerCore::OnAbort(const AbortTask& message) {
 void WorkerCore::OnAcknowledge(const Acknowledge& message) {
   TaskRecord* record = Find(KeyOf(message));
   if (record == nullptr) return;
+  const bool was_full = record->sent_metrics >= kMaxUnacknowledged;
   while (!record->metrics.empty() && record->metrics.front().step() <= message.through_step()) {
     record->metrics.pop_front();
     if (record->sent_metrics > 0) --record->sent_metrics;
   }
+  if (was_full) SendMetrics(record);  // Otherwise metrics wait for the next tick, so that they are sent together.
+  SendEnd(record);
   PassLease(record);
 }
 
@@ -430,15 +444,24 @@ void WorkerCore::SendReady(const TaskRecord& record) {
 }
 
 void WorkerCore::SendMetrics(TaskRecord* record) {
-  while (registered_ && record->sent_metrics < record->metrics.size()) {
+  if (!registered_) return;
+  const size_t limit = std::min(record->metrics.size(), kMaxUnacknowledged);
+  while (record->sent_metrics < limit) {
     WorkerMessage message;
     TaskSteps* steps = message.mutable_steps();
     SetKey(record->launch, steps);
-    for (size_t i = 0; i < kMaxMetricsPerMessage && record->sent_metrics < record->metrics.size(); ++i) {
+    for (size_t i = 0; i < kMaxMetricsPerMessage && record->sent_metrics < limit; ++i) {
       *steps->add_metrics() = record->metrics[record->sent_metrics++];
     }
     SendMessage(std::move(message));
   }
+  SendShards(record);
+}
+
+void WorkerCore::SendEnd(TaskRecord* record) {
+  const bool all_sent = record->sent_metrics == record->metrics.size() && record->unsent_shards.empty();
+  if (!registered_ || !all_sent || !record->end.has_value() || std::exchange(record->end_is_sent, true)) return;
+  SendMessage(*record->end);
 }
 
 void WorkerCore::On(const TaskIsReady& event) {
@@ -487,9 +510,10 @@ void WorkerCore::SendTraces(TaskRecord* record) {
 }
 
 void WorkerCore::End(TaskRecord* record, WorkerMessage message) {
+  record->end = std::move(message);
+  record->end_is_sent = false;
   SendMetrics(record);
-  record->end = message;
-  if (registered_) SendMessage(std::move(message));
+  SendEnd(record);
 }
 
 void WorkerCore::SendExits() {

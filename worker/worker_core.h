@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -176,10 +177,12 @@ class WorkerCore {
     std::deque<TaskTrace> traces;  // The latest traces that have not been sent.
     int64_t sent_samples = 0;      // The number of all clock samples that were taken before the last trace was sent.
     std::map<int64_t, CheckpointShard> shards;  // Keyed by step: the shards that are not in a committed checkpoint.
+    std::set<int64_t> unsent_shards;            // The steps of those that have not been sent on this connection.
     // The latest failure if no shard has been stored since; sent on each connection.
     std::optional<WorkerMessage> shard_failed;
     // Stopped, finished, failed or exited; sent on each connection until the coordinator has recorded it.
     std::optional<WorkerMessage> end;
+    bool end_is_sent = false;  // Whether `end` has been sent on this connection.
   };
 
   void On(const Connected&);
@@ -226,9 +229,12 @@ class WorkerCore {
   void Forget(const TaskKey& key, const std::string& why);
   void SendMessage(WorkerMessage message);
   void SendReady(const TaskRecord& record);
+  // Sends the metrics, up to a number that waits for acknowledgements, and the shards that may be sent then.
   void SendMetrics(TaskRecord* record);
   void SendTraces(TaskRecord* record);
-  void SendShard(const TaskRecord& record, int64_t step);
+  void SendShards(TaskRecord* record);
+  // Sends the end of the task when all of its metrics and shards have been sent.
+  void SendEnd(TaskRecord* record);
   void SendExits();
   void End(TaskRecord* record, WorkerMessage message);
   void FillRunning(google::protobuf::RepeatedPtrField<RunningTask>* running) const;

@@ -105,6 +105,43 @@ TEST_F(WorkerCoreTest, TheMetricsBeforeACheckpointAreSentBeforeItsShard) {
   EXPECT_TRUE(sent_[1].has_shard_written());
 }
 
+// The metrics of quick steps are sent as fast as the coordinator acknowledges them. A shard waits for the metrics of
+// the steps before it, and the end of the task waits for everything else, also after a reconnection.
+TEST_F(WorkerCoreTest, ALimitedNumberOfMetricsIsNotAcknowledged) {
+  Attach();
+  Launch(1);
+  Handle(TaskIsReady{{"job", 1}});
+  Start(20'000);
+  for (int64_t step = 0; step < 12'000; ++step) Step(step);
+  int64_t sent = 0, acknowledged = 0;
+  bool has_shard = false, has_end = false;
+  const auto check = [&] {
+    for (const WorkerMessage& message : sent_) {
+      EXPECT_FALSE(has_end) << "the end is sent last";
+      for (const StepMetrics& metrics : message.steps().metrics()) ASSERT_EQ(metrics.step(), sent++);
+      EXPECT_TRUE(!message.has_shard_written() || sent >= 7'000) << sent;
+      has_shard = has_shard || message.has_shard_written();
+      has_end = has_end || message.has_finished();
+    }
+    EXPECT_LE(sent - acknowledged, 5'000);
+  };
+  Later(100), check();
+  EXPECT_EQ(sent, 5'000);
+  Handle(TaskWroteShard{{"job", 1}, 7'000, {}}), check();
+  Handle(TaskHasFinished{{"job", 1}}), check();
+  Later(100), check();
+  EXPECT_EQ(sent, 5'000);
+  while (acknowledged < 8'000) Acknowledge((acknowledged += 1'000) - 1), check();
+  EXPECT_EQ(sent, 12'000);
+  EXPECT_TRUE(has_shard && has_end);
+  Handle(Disconnected{});
+  sent = acknowledged;
+  has_shard = has_end = false;
+  Attach(), check();
+  EXPECT_EQ(sent, 12'000);
+  EXPECT_TRUE(has_shard && has_end);
+}
+
 // A shard that cannot be stored is reported once for each step, reason and connection, to coordinators that support the
 // message.
 TEST_F(WorkerCoreTest, ShardsThatCannotBeStoredAreReported) {
