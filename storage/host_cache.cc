@@ -306,7 +306,7 @@ absl::StatusOr<std::shared_ptr<HostCache>> HostCache::Open(const std::string& fo
   }
   auto cache = std::shared_ptr<HostCache>(new HostCache(blobs, options));
   cache->self_ = cache;
-  cache->is_full_ = !cache->Trim("");
+  cache->written_bytes_ = kTrimIntervalBytes;  // The files are measured before the first write.
   return cache;
 }
 

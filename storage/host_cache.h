@@ -25,7 +25,7 @@ namespace xlad::storage {
 class HostCache {
  public:
   struct Options {
-    // The limit on the disk space of all files. A process checks it when it opens the cache and after every 64 MiB that
+    // The limit on the disk space of all files. A process checks it before its first write and after every 64 MiB that
     // it writes. If necessary, the process removes the least recently used files until the others are below the limit
     // by 64 MiB or by a quarter of the limit, whichever is less. Several processes together may exceed the limit, by at
     // most 64 MiB each.

@@ -153,6 +153,15 @@ TEST_F(HostCacheTest, TheOldestBlobsAreRemovedBeyondTheLimit) {
   EXPECT_FALSE(std::filesystem::exists(PathOf(Sha256Hex(RandomBytes(0, 4 * kMiB)))));
 }
 
+TEST_F(HostCacheTest, AProcessThatWritesNothingRemovesNothing) {
+  const std::string bytes(1000, 'x');
+  const auto source = std::make_shared<Source>(&bytes);
+  ASSERT_EQ(*Open()->ReadBlob(Sha256Hex(bytes), From(source)), bytes);
+  const auto again = std::make_shared<Source>(&bytes);
+  EXPECT_EQ(*Open(/*max_bytes=*/1)->ReadBlob(Sha256Hex(bytes), From(again)), bytes);
+  EXPECT_EQ(again->read_bytes, 0);
+}
+
 TEST_F(HostCacheTest, ABlobBeyondTheLimitIsReadWithoutBeingKept) {
   const std::string bytes(150 * kMiB, 'x');
   const auto source = std::make_shared<Source>(&bytes);
