@@ -112,15 +112,16 @@ absl::StatusOr<std::vector<FoundCheckpoint>> ListCheckpoints(FileSystem& files, 
 absl::Status RemoveObsoleteFolders(FileSystem& files, const std::string& job_folder, const ObsoleteFolders& obsolete) {
   if (!files.IsDirectory(job_folder)) return absl::OkStatus();
   XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(job_folder));
+  absl::Status first_error;
   for (const std::string& name : names) {
     const std::optional<StepAndAttempt> parsed = ParseName(name);
-    const std::string folder = JoinPath(job_folder, name);
     if (!parsed.has_value() || obsolete.keep.contains(name)) continue;
     if (parsed->step < obsolete.step || parsed->attempt < obsolete.attempt) {
-      XLAD_RETURN_IF_ERROR(RemoveCheckpointFolder(files, folder));
+      // A folder that can never be removed must not keep the others: they would fill the disk.
+      first_error.Update(RemoveCheckpointFolder(files, JoinPath(job_folder, name)));
     }
   }
-  return absl::OkStatus();
+  return first_error;
 }
 
 }  // namespace xlad::storage

@@ -5,7 +5,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/file_system.h"
 #include "base/hash.h"
+#include "base/testing/test_folder.h"
 #include "base/utf8.h"
 #include "gmock/gmock.h"
 #include "storage/checkpoint_folder.h"
@@ -112,6 +114,20 @@ TEST(Checkpoint, TheNewestCommittedOneSurvivesAFailureOrACrashAtAnyOperation) {
       EXPECT_TRUE(ReadCheckpoint(files, *next, second).ok());
     }
   }
+}
+
+TEST(CheckpointFolders, AFolderThatCannotBeRemovedDoesNotKeepTheOthers) {
+  const TestFolder folder;
+  FileSystem& files = RealFileSystem();
+  const std::string stuck = JoinPath(folder.path(), "step-000000000010-attempt-1");
+  const std::string old = JoinPath(folder.path(), "step-000000000020-attempt-1");
+  const std::string newest = JoinPath(folder.path(), "step-000000000030-attempt-1");
+  for (const std::string& made : {JoinPath(stuck, "a folder, which is not removed"), old, newest}) {
+    ASSERT_TRUE(files.MakeDirectories(made).ok());
+  }
+  EXPECT_FALSE(RemoveObsoleteFolders(files, folder.path(), {30, 1, {}}).ok());
+  EXPECT_FALSE(files.Exists(old));
+  EXPECT_TRUE(files.Exists(newest));
 }
 
 // The paths of the files in the folder of a checkpoint.
