@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -62,6 +63,15 @@ std::string LastOutput(const std::string& tail) {
 
 absl::StatusOr<std::unique_ptr<AttemptProcess>> AttemptProcess::Start(const std::vector<std::string>& argv,
                                                                       const AttemptSetup& setup) {
+  absl::StatusOr<std::unique_ptr<AttemptProcess>> started = TryStart(argv, setup);
+  if (started.ok()) return started;
+  return absl::UnavailableError(absl::StrCat("cannot start a process: ", started.status().message()));
+}
+
+absl::StatusOr<std::unique_ptr<AttemptProcess>> AttemptProcess::TryStart(const std::vector<std::string>& argv,
+                                                                         const AttemptSetup& setup) {
+  FileDescriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.is_open()) return absl::InternalError(absl::StrCat("eventfd: ", std::strerror(errno)));
   XLAD_ASSIGN_OR_RETURN(auto sockets, MessageSocket::MakePair());
   XLAD_ASSIGN_OR_RETURN(Pipe output, Pipe::Make());
   fcntl(output.read_end.get(), F_SETFL, O_NONBLOCK);
@@ -70,18 +80,18 @@ absl::StatusOr<std::unique_ptr<AttemptProcess>> AttemptProcess::Start(const std:
                                                        .errors = output.write_end.get(),
                                                        .channel = sockets.second.fd()}));
   std::unique_ptr<AttemptProcess> started(
-      new AttemptProcess(std::move(process), std::move(sockets.first), std::move(output.read_end)));
+      new AttemptProcess(std::move(process), std::move(sockets.first), std::move(output.read_end), std::move(wake)));
   AttemptCommand command;
   *command.mutable_setup() = setup;
   started->Send(command);
   return started;
 }
 
-AttemptProcess::AttemptProcess(SpawnedProcess process, MessageSocket socket, FileDescriptor output)
+AttemptProcess::AttemptProcess(SpawnedProcess process, MessageSocket socket, FileDescriptor output, FileDescriptor wake)
     : process_(std::move(process)),
       socket_(std::move(socket)),
       output_(std::move(output)),
-      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      wake_(std::move(wake)),
       oom_kills_before_(OomKills()) {
   thread_ = std::thread([this] { Run(); });
 }

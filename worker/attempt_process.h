@@ -31,7 +31,7 @@ inline constexpr int kExitOutOfMemory = 71;
 class AttemptProcess {
  public:
   // Starts `argv`, with its end of the socket as descriptor kChannelDescriptor. The process is killed when the calling
-  // thread ends.
+  // thread ends. Every error is Unavailable: this machine lacks processes or descriptors, and a later try may succeed.
   static absl::StatusOr<std::unique_ptr<AttemptProcess>> Start(const std::vector<std::string>& argv,
                                                                const AttemptSetup& setup);
   // Kills the process, if it has not ended, and waits for its end.
@@ -51,7 +51,9 @@ class AttemptProcess {
   void WaitForEnd();
 
  private:
-  AttemptProcess(SpawnedProcess process, MessageSocket socket, FileDescriptor output);
+  static absl::StatusOr<std::unique_ptr<AttemptProcess>> TryStart(const std::vector<std::string>& argv,
+                                                                  const AttemptSetup& setup);
+  AttemptProcess(SpawnedProcess process, MessageSocket socket, FileDescriptor output, FileDescriptor wake);
 
   void Run();
   // Waits for the next message, output or command and handles it. Returns false when the process has ended.

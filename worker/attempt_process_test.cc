@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -86,6 +87,28 @@ TEST(AttemptProcess, AStoppedProcessIsKilledToo) {
   stopped.process->Send(command);
   stopped.process->KillAfter(50);
   EXPECT_TRUE(stopped.Wait().killed_here);
+}
+
+// The coordinator must not take the error for one of the program, which would end the job.
+TEST(AttemptProcess, WithoutFreeDescriptorsNoneIsStartedNow) {
+  rlimit usual{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &usual), 0);
+  absl::StatusOr<std::unique_ptr<AttemptProcess>> started = absl::UnavailableError("");
+  int errors = 0;
+  for (rlim_t most = 3; !started.ok(); ++most) {
+    ASSERT_TRUE(absl::IsUnavailable(started.status())) << started.status();
+    ++errors;
+    const rlimit few{most, usual.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    started = AttemptProcess::Start({"/bin/sh", "-c", "sleep 30"}, AttemptSetup());
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
+  }
+  EXPECT_GT(errors, 5);
+  ProcessEnd end;
+  (*started)->Listen([](const AttemptReport&) {}, [&end](const ProcessEnd& found) { end = found; });
+  (*started)->KillAfter(0);
+  (*started)->WaitForEnd();
+  EXPECT_TRUE(end.killed_here) << "a process that was started has all that it needs";
 }
 
 TEST(AttemptProcess, TheDestructorEndsTheProcess) {
