@@ -26,6 +26,12 @@ std::string StartUri(const LaunchTask& launch) {
   return launch.state_blob().empty() ? storage::StateUri(launch.spec()) : storage::BlobUri(launch.state_blob());
 }
 
+// Internal becomes Unavailable: an error of the disk or of the network file system may end, so another attempt may
+// succeed. The coordinator would take Internal for an error of the program, and the second one would end the job.
+absl::Status OfSource(const absl::Status& status) {
+  return absl::IsInternal(status) ? absl::UnavailableError(status.message()) : status;
+}
+
 }  // namespace
 
 TaskData::TaskData(const LaunchTask& launch, TaskStore* store, collectives::AbortSignal* abort)
@@ -172,7 +178,7 @@ absl::Status TaskData::ReadState(absl::Span<DeviceBuffers* const> buffers) {
   if (!boxes.empty()) {
     const std::string uri = StartUri(launch_);
     absl::StatusOr<std::shared_ptr<storage::TensorSource>> source = store_->OpenTensors(uri, abort_);
-    if (!source.ok()) return Annotate(source.status(), storage::StateContext(uri));
+    if (!source.ok()) return OfSource(Annotate(source.status(), storage::StateContext(uri)));
     // Read accepts a box of a larger tensor, whose other elements would be ignored.
     for (const Entry& entry : parameters_) {
       if (entry.kind != JobSpec::Parameter::STATE) continue;
@@ -185,7 +191,7 @@ absl::Status TaskData::ReadState(absl::Span<DeviceBuffers* const> buffers) {
         bytes += boxes[end++].entry->local.bytes();
       }
       const absl::Status status = ReadBoxes(**source, absl::MakeConstSpan(boxes).subspan(first, end - first), buffers);
-      if (!status.ok()) return Annotate(status, storage::StateContext(uri));
+      if (!status.ok()) return OfSource(Annotate(status, storage::StateContext(uri)));
       first = end;
     }
   }
@@ -219,10 +225,10 @@ absl::Status TaskData::StartData() {
   } else {
     source = store_->OpenTensors(uri, &reads_);
   }
-  if (!source.ok()) return Annotate(source.status(), "data");
+  if (!source.ok()) return OfSource(Annotate(source.status(), "data"));
   absl::StatusOr<std::unique_ptr<BatchReader>> reader =
       BatchReader::Start(*std::move(source), std::move(plan), &reads_);
-  if (!reader.ok()) return Annotate(reader.status(), absl::StrCat("data ", uri));
+  if (!reader.ok()) return OfSource(Annotate(reader.status(), absl::StrCat("data ", uri)));
   batches_ = *std::move(reader);
   return absl::OkStatus();
 }
@@ -236,8 +242,9 @@ absl::Status TaskData::WriteInputs(int index, int64_t step, DeviceBuffers* buffe
       XLAD_RETURN_IF_ERROR(buffers->Write(entry.slices[index], bytes.first(entry.local.bytes())));
     }
     if (inputs_[p] < 0) continue;
-    XLAD_ASSIGN_OR_RETURN(const BatchReader::Bytes bytes, batches_->Get(index, inputs_[p], step));
-    XLAD_RETURN_IF_ERROR(buffers->Write(entry.slices[index], *bytes));
+    const absl::StatusOr<BatchReader::Bytes> bytes = batches_->Get(index, inputs_[p], step);
+    if (!bytes.ok()) return OfSource(bytes.status());
+    XLAD_RETURN_IF_ERROR(buffers->Write(entry.slices[index], **bytes));
   }
   return absl::OkStatus();
 }

@@ -243,6 +243,17 @@ TEST(TaskExecutor, ALossThatIsNotFiniteStopsWithItsNameAndTheFirstTensor) {
   }
 }
 
+// The coordinator starts another attempt after an error that may end, and gives up after an error of the program.
+TEST(TaskExecutor, AnErrorOfTheDiskIsNotAnErrorOfTheProgram) {
+  JobSpec spec = MakeSpec();
+  spec.set_state_blob("unreadable");
+  TaskCluster cluster({{0, 1, 2, 3}}, MakeExecutable(), spec);
+  TestListener& listener = *cluster.listeners[0];
+  listener.WaitForEnd();
+  EXPECT_TRUE(absl::IsUnavailable(listener.failure.status)) << listener.failure.status;
+  EXPECT_THAT(std::string(listener.failure.status.message()), HasSubstr("Input/output error"));
+}
+
 TEST(TaskExecutor, AFullDiskCostsACheckpointButNotTheLastState) {
   JobSpec spec = MakeSpec();
   spec.mutable_checkpoint()->set_every_steps(4);

@@ -187,6 +187,7 @@ class BlobsInMemory final : public TaskStore {
   absl::StatusOr<std::shared_ptr<storage::TensorSource>> OpenTensors(const std::string& uri, AbortSignal*) override {
     tensor::NamedArrays arrays;
     const std::string folder = uri.substr(uri.find(':') + 1) + "/";
+    if (folder == "unreadable/") return absl::InternalError("Input/output error");
     for (const auto& [name, array] : tensors) {
       if (name.starts_with(folder)) arrays.emplace(name.substr(folder.size()), array);
     }
@@ -343,7 +344,7 @@ class TaskCluster {
     launch_.set_executable_digest(digest);
     *launch_.mutable_spec() = spec;
     launch_.mutable_spec()->set_data_blob("data");
-    launch_.set_state_blob("state");
+    launch_.set_state_blob(spec.state_blob().empty() ? "state" : spec.state_blob());
     if (spec.devices() > 0) launch_.set_shards_per_device(static_cast<int32_t>(kDevices / spec.devices()));
     for (const xlad::CollectiveSpec& proto : executable.collectives()) {
       const collectives::CollectiveSpec collective = *collectives::SpecFromProto(proto, kDevices);
