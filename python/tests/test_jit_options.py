@@ -140,6 +140,13 @@ class Options(ClusterTest):
         with self.assertRaisesRegex(ValueError, "found dialect 'mhlo'"):
             lowered.as_text("mhlo")
 
+    def test_a_function_is_traced_once_for_each_program(self):
+        calls = []
+        twice = lambda x: calls.append(x.shape) or x * 2
+        for options in ({}, {"mesh": {"dp": 3}, "in_shardings": P("dp")}, {"mesh": MESH, "donate_argnums": 0}):
+            self.cluster.jit(twice, **options).lower(jax.ShapeDtypeStruct((8,), np.float32))
+        self.assertEqual(calls, [(8,)] * 3)
+
 
 class Messages(ClusterTest):
     """What users see when JAX or the package refuses a function."""

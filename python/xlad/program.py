@@ -188,7 +188,7 @@ def _structs(arguments: Sequence[Tree], mesh: AbstractMesh | None, specs: Specs)
 def result_shapes(function: Callable[..., Any], arguments: Sequence[Tree], place: Placement, specs: Specs) -> Tree:
     """Returns the shapes and types of the results as a tree of ShapeDtypeStructs."""
     mesh = _divisible_mesh(place, specs)
-    with jax.sharding.use_abstract_mesh(mesh) if mesh is not None else contextlib.nullcontext():
+    with _sources_of(function), jax.sharding.use_abstract_mesh(mesh) if mesh is not None else contextlib.nullcontext():
         return jax.eval_shape(function, *_structs(arguments, mesh, specs))
 
 
