@@ -9,30 +9,36 @@ import tempfile
 import unittest
 from typing import Any
 
+import jax
+import ml_dtypes
 import numpy as np
 from safetensors.numpy import save_file
 from xlad import checkpoint
+from xlad.training import restore_like
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/reference/checkpoints.md"
 STATE = {
     "w": np.arange(48, dtype=np.float32).reshape(6, 8),
     "scale": np.float32(2.5).reshape(()),
     "ids": np.arange(7, dtype=np.int64),
-    "z": (np.arange(6) + 1j).astype(np.complex128),  # Stored as the bytes of its elements.
+    "z": (np.arange(6) + 1j).astype(np.complex128),  # Stored as the bytes of its elements, like the next two.
+    "one": np.complex128(2 - 1j).reshape(()),
+    "small": np.array([1, -2, 3], ml_dtypes.int4),
 }
-ELEMENT_TYPES = {"w": 11, "scale": 11, "ids": 5, "z": 18, "none": 11}
+ELEMENT_TYPES = {"w": 11, "scale": 11, "ids": 5, "z": 18, "one": 18, "small": 21, "none": 11}
 # For each shard, the names and boxes of its pieces.
 SHARDS: list[list[tuple[str, list[tuple[int, int]]]]] = [
     [("w", [(0, 6), (0, 3)]), ("scale", []), ("z", [(0, 4)])],
     [("w", [(0, 2), (3, 8)]), ("ids", [(0, 7)])],
-    [("w", [(2, 6), (3, 8)]), ("z", [(4, 6)])],
+    [("w", [(2, 6), (3, 8)]), ("z", [(4, 6)]), ("one", []), ("small", [(0, 3)])],
 ]
 
 
 def stored(array: np.ndarray) -> np.ndarray:
-    if array.dtype != np.complex128:
+    if array.dtype not in (np.complex128, ml_dtypes.int4):
         return np.ascontiguousarray(array)
-    return np.ascontiguousarray(array).view(np.uint8).reshape(*array.shape, 16)
+    size = array.itemsize
+    return np.frombuffer(array.tobytes(), np.uint8).reshape(*array.shape, *([size] if size > 1 else []))
 
 
 def write(folder: pathlib.Path) -> None:
@@ -70,9 +76,22 @@ class CheckpointTest(unittest.TestCase):
             self.assertEqual(step, 30)
             read = checkpoint.read(f"file:{folder}", lambda digest: b"")
         self.assertEqual(read["none"].shape, (0, 3))
-        for tensors in (documented, read):
-            for key, array in STATE.items():
-                np.testing.assert_array_equal(tensors[key], stored(array), key)
+        for key, array in STATE.items():
+            np.testing.assert_array_equal(documented[key], stored(array), key)
+            self.assertEqual((read[key].dtype, read[key].tobytes()), (array.dtype, array.tobytes()), key)
+
+    def test_a_saved_state_gets_the_structure_of_a_tree(self) -> None:
+        key = jax.random.key(3)
+        words = np.asarray(jax.random.key_data(key))
+        saved = {"n": np.array(2 - 1j), "w.0": np.arange(3, dtype=np.int32), "w.1": words}
+        tree = {"n": 0, "w": jax.eval_shape(lambda: [jax.numpy.arange(3), key])}
+        found = restore_like(tree)(saved)
+        self.assertEqual((found["n"].dtype, found["n"]), (np.complex128, 2 - 1j))  # A number of Python has any type.
+        np.testing.assert_array_equal(found["w"][0], saved["w.0"])
+        self.assertEqual(found["w"][1], key)
+        for wrong in (np.zeros(3, np.float32), np.zeros((3, 1), np.int32)):
+            with self.assertRaisesRegex(ValueError, r"found s32\[3\] for state w.0 in the saved state, expected"):
+                restore_like({"n": 0, "w": [wrong]})(saved)
 
 
 if __name__ == "__main__":

@@ -37,9 +37,11 @@ def read(uri: str, get_blob: Callable[[str], bytes]) -> dict[str, np.ndarray]:
             if name not in tensors:  # A tensor that is stored as the bytes of its elements has one more dimension.
                 tensors[name] = np.empty([*dims[name], *array.shape[len(box):]], array.dtype)
             tensors[name][tuple(slice(lo, hi) for lo, hi in box)] = array
-    for tensor in index.get("tensors", []):  # Tensors without elements have no pieces.
-        row = element_types.BY_NUMBER[tensor["shape"]["element_type"]]
-        tensors.setdefault(tensor["name"], np.empty(dims[tensor["name"]], row.numpy))
+    for tensor in index.get("tensors", []):
+        name, row = tensor["name"], element_types.BY_NUMBER[tensor["shape"]["element_type"]]
+        array = tensors.setdefault(name, np.empty(dims[name], row.numpy))  # Tensors without elements have no pieces.
+        if row.safetensors is None:  # Stored as bytes.
+            tensors[name] = array.view(row.numpy).reshape(dims[name])
     return tensors
 
 

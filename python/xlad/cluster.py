@@ -230,8 +230,8 @@ class Cluster:
 
     def job(self, job_id: str, *, like: Any = None, progress: bool | None = None) -> Run:
         """Returns the run of a job that this or another program submitted before. The run can be iterated over from its
-        first step, waited for, and canceled. Its states have the structure of `like`, a tree like the initial state;
-        without `like`, they are dictionaries of numpy arrays by name."""
+        first step, waited for, and canceled. Its states have the structure of `like`, a tree of arrays or
+        ShapeDtypeStructs like the initial state; without `like`, they are dictionaries of numpy arrays by name."""
         restore = dict if like is None else restore_like(like)
         status = self._connection.call("GetJob", job_id=job_id)
         names = list(status.metric_names)

@@ -180,29 +180,34 @@ class Training:
 
 
 def restore_like(state: Tree, types: Sequence[np.ndarray] | None = None) -> Callable[[Mapping[str, np.ndarray]], Tree]:
-    """Returns a function that converts arrays by name to a tree like `state`. The leaves get the types of the arrays
-    `types`. Without these, a leaf of a weak type gets the type of its saved array."""
+    """Returns a function that converts arrays by name to a tree like `state`, whose leaves may be ShapeDtypeStructs.
+
+    The leaves have the types of the arrays `types`. Without these, a leaf of a weak type gets the type of its saved
+    array. The function raises ValueError if a saved array is missing or has another type or shape.
+    """
+    import jax
+
     from xlad import program
 
     leaves, treedef = flatten(state)
     keys = program.key_leaves(state)
     names = program.leaf_names(state, "state")
-    before = types or [program.to_array(leaf, f"state {n}") for n, leaf in zip(names, leaves)]
-    are_of_jax = [_is_of_jax(leaf) for leaf in leaves]
+    before = types or [program.words(leaf) if isinstance(leaf, jax.ShapeDtypeStruct)
+                       else program.to_array(leaf, f"state {n}") for n, leaf in zip(names, leaves)]
+    are_of_jax = [isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct)) for leaf in leaves]
     shapes = [(a.dtype, a.shape, types is None and program.is_weak(a)) for a in before]
 
     def restore(arrays: Mapping[str, np.ndarray]) -> Tree:
-        import jax.numpy as jnp
-
         if missing := [name for name in names if name not in arrays]:
             raise ValueError(f"found no {missing[0]} in the saved state, which has {', '.join(arrays) or 'nothing'}, "
                              "expected a state of the same structure")
         found: list[Any] = []
         for name, (dtype, shape, may_change), of_jax in zip(names, shapes, are_of_jax):
             array = arrays[name]
-            if not may_change or array.shape != shape:  # Types that safetensors lacks are stored as bytes.
-                array = array.view(dtype).reshape(shape)
-            found.append(jnp.asarray(array) if of_jax else array.copy())
+            if array.shape != shape or (array.dtype != dtype and not may_change):
+                raise ValueError(f"found {shape_text(array.dtype, array.shape)} for state {name} in the saved state, "
+                                 f"expected {shape_text(dtype, shape)}")
+            found.append(jax.numpy.asarray(array) if of_jax else array.copy())
         return unflatten(treedef, program.wrap_keys(found, keys))
 
     return restore
@@ -225,12 +230,6 @@ def _may_change(before: np.ndarray, dtype: Any, is_weak: bool) -> bool:
         is_same = (after == value) & (after.real.astype(value.real.dtype) == value.real)
         both_nan = (after != after) & (value != value)
         return bool(np.all(is_same | both_nan))
-
-
-def _is_of_jax(leaf: Any) -> bool:
-    import jax
-
-    return isinstance(leaf, jax.Array)
 
 
 def write_directory(training: Training, directory: str | pathlib.Path, meshes: Sequence[Any],
