@@ -1,4 +1,5 @@
-// `xlad top`: the jobs and workers of a coordinator, redrawn every second.
+// `xlad top`: the jobs and workers of a coordinator, every second. A terminal is redrawn; a file or a pipe gets one
+// table after the other.
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -170,6 +171,7 @@ int RunTop(const TopOptions& options) {
   std::atomic<int>* stop = StopRequested();
   const auto client = client::CoordinatorClient::Connect(options.endpoint);
   if (!client.ok()) return Fail(client.status());
+  const bool redraws = !options.once && isatty(STDOUT_FILENO) != 0;
   Top top;
   while (true) {
     const absl::StatusOr<Snapshot> now = Ask(**client);
@@ -178,10 +180,14 @@ int RunTop(const TopOptions& options) {
       std::printf("%s\n", JsonText(ToJson(*now), 2).c_str());
       return kOk;
     }
-    // Clears the screen, but not the lines that were scrolled out of it.
     const std::string drawn = top.Draw(*now, RealClock().NowNs());
-    std::printf("%s%s", options.once ? "" : "\x1b[H\x1b[2J", options.once ? drawn.c_str() : FitTerminal(drawn).c_str());
-    std::fflush(stdout);
+    if (redraws) {
+      // Clears the screen, but not the lines that were scrolled out of it.
+      std::printf("\x1b[H\x1b[2J%s", FitTerminal(drawn).c_str());
+    } else {
+      std::printf("%s%s", drawn.c_str(), options.once ? "" : "\n");
+    }
+    if (std::fflush(stdout) != 0) return kOk;  // For example, the reader of a pipe has ended. `main` reports this.
     if (options.once) return kOk;
     for (int64_t waited = 0; waited < kTopPollMs; waited += kSliceMs) {
       if (*stop != 0) return kOk;
@@ -194,7 +200,7 @@ int RunTop(const TopOptions& options) {
 
 void AddTop(CLI::App& parent, Action* action) {
   auto options = std::make_shared<TopOptions>();
-  CLI::App* app = parent.add_subcommand("top", "show the jobs of a coordinator, redrawn every second");
+  CLI::App* app = parent.add_subcommand("top", "show the jobs of a coordinator every second");
   app->footer(
       "Examples:\n  xlad top --coordinator 127.0.0.1:7411\n  xlad top --once --format json\nCtrl-C ends it.");
   app->add_flag("--once", options->once, "print once, and exit");

@@ -189,6 +189,11 @@ class Monitoring(unittest.TestCase):
             self.assertEqual(code, 0)
             self.assertIn("2 alive with 2 devices", out)
             self.assertIn("1 SUCCEEDED", out)
+            with subprocess.Popen([XLAD, "top", "--coordinator", address], stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True) as top:
+                self.assertRegex(top.stdout.readline(), "^coordinator on ")  # A pipe gets no escape sequences.
+                top.stdout.close()
+                self.assertIn("cannot write to standard output", top.stderr.read())
             code, out, _ = xlad("top", "--once", "--coordinator", address, "--format", "json")
             self.assertEqual(code, 0)
             shown = json.loads(out)
