@@ -297,6 +297,17 @@ class Messages(ClusterTest):
                 with self.assertRaisesRegex(TypeError, "found a callback into Python in .*; return the values that"):
                     self.cluster.jit(lambda x: eqx.error_if(x, x < 0, "expected a number of 0 or more"))(x)
 
+    def test_errors_of_jax_have_advice_for_functions_of_a_cluster(self):
+        for words, function, options in [
+            ("needs no pmean", lambda x: jax.lax.pmean(x, "batch"), {"mesh": {"dp": 2}}),
+            ("cannot call pmap", lambda x: jax.pmap(jnp.sin)(x), {"mesh": {"dp": 2}}),
+            ("the argument `mesh`", lambda x: jax.lax.with_sharding_constraint(x, P("dp")), {}),
+        ]:
+            with self.subTest(words), self.assertRaises((NameError, ValueError, RuntimeError)) as caught:
+                self.cluster.jit(function, **options).lower(np.ones((2, 2), np.float32))
+            [advice] = [note for note in caught.exception.__notes__ if note.startswith("xlad: ")]
+            self.assertIn(words, advice)
+
     def test_lines_are_those_of_the_user(self):
         """Instructions of a library are attributed to the line that calls it."""
         import xlad.program as program

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import itertools
 import json
 import pathlib
@@ -17,6 +18,7 @@ from jax.sharding import PartitionSpec as P
 
 import xlad
 from xlad import program, shardings
+from xlad.trees import first_difference
 
 AXES = {"dp": 2, "tp": 3}
 MESH = AbstractMesh((2, 3), ("dp", "tp"), axis_types=(AxisType.Auto,) * 2)
@@ -66,6 +68,15 @@ class ArraysWithFields(OnlyArrays):
     """A tree with the attribute of a named tuple."""
 
     _fields = ("value",)
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["value"], meta_fields=["kind"])
+@dataclasses.dataclass
+class Fixed:
+    """A tree with a static field."""
+
+    value: int
+    kind: str
 
 
 def spread(entry, tree):
@@ -125,6 +136,16 @@ class Trees(unittest.TestCase):
                 manifest = json.loads((pathlib.Path(path) / "manifest.json").read_text())
                 self.assertEqual([part["name"] for part in manifest["parameters"]], ["scale.value", "w", "value"])
 
+    def test_the_first_difference_of_trees(self):
+        for found, expected, words in [
+            ({"a": [1, 2]}, {"a": (1, 2)}, "state.a: found list(0, 1), expected tuple(0, 1)"),
+            ({"a": [1, {"b": 1, "c": 2}]}, {"a": [1, {"b": 1}]}, "state.a.1: found dict(b, c), expected dict(b)"),
+            ([1, [2]], [1, 2], "state.1: found list(0), expected a leaf"),
+            ([None], [Module(1, 2)], "state.0: found None, expected Module(weight, bias)"),
+            ([Fixed(1, "x")], [Fixed(1, "y")], "state.0: found Fixed(value), expected other static fields"),
+        ]:
+            self.assertEqual(first_difference(found, expected, "state"), words)
+
     def test_a_function_where_the_argument_has_no_leaf_is_ignored(self):
         """A tree of shardings that was made from a module contains the activation functions of the module."""
         tree = {"activation": None, "w": np.ones(4)}
@@ -158,6 +179,8 @@ class Trees(unittest.TestCase):
             ("found axis 'tp' twice", ValueError, {"layers": P("tp", "tp"), "n": None}),
             ("for n of shape", ValueError, P("dp")),
             (r"in_shardings\[0\]: ", ValueError, {"layers": [P()], "n": None}),
+            (r"in_shardings\[0\]: found the text 'dp', expected a PartitionSpec, such as P\('dp'\)", TypeError,
+             {"layers": ("dp", None), "n": None}),
             ("expected a PartitionSpec", TypeError, lambda name: "dp"),
             ("found UNCONSTRAINED", ValueError, {"layers": P(P.UNCONSTRAINED), "n": None}),
             ("found SingleDeviceSharding.* for layers.0.weight, which is on 1 device of this process, on a mesh of 6",
@@ -165,6 +188,8 @@ class Trees(unittest.TestCase):
         ]:
             with self.subTest(words), self.assertRaisesRegex(error, words):
                 spread(entry, self.tree)
+        with self.assertRaisesRegex(ValueError, "found axis 'dp' .*, expected a mesh with this axis, .* mesh=.'dp': 2"):
+            shardings.spread({}, P("dp"), np.ones(4), ["x"], "in_shardings[0]")
 
 
 class Meshes(unittest.TestCase):

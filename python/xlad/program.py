@@ -27,7 +27,7 @@ from jax.sharding import PartitionSpec as P
 
 from xlad.job import axes_text
 from xlad.shardings import Placement, Specs
-from xlad.trees import Tree, plain
+from xlad.trees import Tree, key_text, plain
 
 try:
     from jax._src import source_info_util  # Not public. Without it, source lines may be those of libraries.
@@ -48,8 +48,7 @@ def leaf_names(tree: Tree, whole: str, before: str = "") -> list[str]:
     """
     names: dict[str, None] = {}
     for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]:
-        parts = (str(getattr(k, "key", getattr(k, "idx", getattr(k, "name", k)))) for k in path)
-        name = base = before + ".".join(parts) if path else whole
+        name = base = before + ".".join(map(key_text, path)) if path else whole
         copies = 1
         while name in names:
             copies += 1
@@ -185,10 +184,33 @@ def _structs(arguments: Sequence[Tree], mesh: AbstractMesh | None, specs: Specs)
         for leaf, sharding in zip(leaves, shardings)])
 
 
+# Advice for errors of JAX whose own advice does not apply to functions of a cluster, by words of the error.
+_ADVICE = {
+    "unbound axis name": "xlad: the function computes on whole arrays. A mean over the batch needs no pmean, and only "
+                         "functions in jax.shard_map can name axes.",
+    "_internal_pmap_axis_name": "xlad: a function of a cluster cannot call pmap. Write it for the whole batch, for "
+                                "example with jax.vmap, and split the batch with in_shardings.",
+    "requires a non-empty mesh in context": "xlad: the mesh is the argument `mesh` of jit, train or export.",
+}
+
+
+@contextlib.contextmanager
+def _tracing(function: Callable[..., Any]) -> Iterator[None]:
+    """A context in which JAX traces the function. Traces of equal arguments are made once. Errors get advice."""
+    with _sources_of(function):
+        try:
+            yield
+        except Exception as error:
+            for words, advice in _ADVICE.items():
+                if words in str(error):
+                    error.add_note(advice)
+            raise
+
+
 def result_shapes(function: Callable[..., Any], arguments: Sequence[Tree], place: Placement, specs: Specs) -> Tree:
     """Returns the shapes and types of the results as a tree of ShapeDtypeStructs."""
     mesh = _divisible_mesh(place, specs)
-    with _sources_of(function), jax.sharding.use_abstract_mesh(mesh) if mesh is not None else contextlib.nullcontext():
+    with _tracing(function), jax.sharding.use_abstract_mesh(mesh) if mesh is not None else contextlib.nullcontext():
         return jax.eval_shape(function, *_structs(arguments, mesh, specs))
 
 
@@ -244,7 +266,7 @@ def lower(function: Callable[..., Any], arguments: Sequence[Tree], place: Placem
             if out_specs is not None:
                 options["out_shardings"] = on_mesh(out_specs)
             stack.enter_context(jax.sharding.use_abstract_mesh(mesh))
-        stack.enter_context(_sources_of(function))
+        stack.enter_context(_tracing(function))
         traced = jax.jit(function, **options).trace(*_structs(arguments, mesh, specs))
         if specs.first_uneven is not None:
             callbacks.refuse_shard_map(traced.jaxpr, f"{specs.first_uneven} on mesh {axes_text(place.axes)}")

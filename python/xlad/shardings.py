@@ -118,7 +118,8 @@ def wanted_specs(place: Placement, arguments: Arguments, known_axes: Collection[
     else:
         allowed = count if arguments.slot_count is None else arguments.slot_count
         if len(entries) > allowed:
-            raise ValueError(f"found in_shardings for {len(entries)} arguments, expected at most {allowed}")
+            raise ValueError(f"found in_shardings for {len(entries)} arguments, expected at most {allowed} (arguments "
+                             "that are static or can only be passed by name have no entry)")
         chosen = [entries[slot] if slot is not None and slot < len(entries) else None for slot in slots]
     return [spread(place.axes, entry, argument, names, f"in_shardings[{i if slot is None else slot}]", known_axes)
             for i, (entry, argument, names, slot) in enumerate(zip(chosen, arguments.trees, arguments.names, slots))]
@@ -161,6 +162,8 @@ def spread(axes: Axes, entry: Any, tree: Tree, names: list[str], where: str,
         try:
             parts = structure.flatten_up_to(tree)
         except ValueError:
+            if text := next((part for part in entries if isinstance(part, str)), None):
+                raise TypeError(f"found the text {text!r}, expected a PartitionSpec, such as P({text!r})") from None
             jax.tree_util.tree_map(lambda *_: None, entry, tree, is_leaf=is_sharding)  # Its error names the node.
             raise
         first = 0
@@ -203,7 +206,8 @@ def _on_mesh(axes: Axes, spec: P, name: str, shape: tuple[int, ...], known_axes:
         raise ValueError(f"found UNCONSTRAINED in {spec} for {name}, expected axes of the mesh or None")
     for axis in (axis for entry in spec for axis in _axes_of(entry)):
         if axis not in axes and axis not in known_axes:
-            raise ValueError(f"found axis {axis!r} in {spec} for {name}, expected one of {', '.join(axes) or 'none'}")
+            expected = f"one of {', '.join(axes)}" if axes else f"a mesh with this axis, such as mesh={{{axis!r}: 2}}"
+            raise ValueError(f"found axis {axis!r} in {spec} for {name}, expected {expected}")
     dims = [tuple(axis for axis in _axes_of(entry) if axis in axes) or None for entry in spec]
     used = [axis for dim in dims for axis in dim or ()]
     if twice := [axis for axis in axes if used.count(axis) > 1]:

@@ -13,7 +13,7 @@ from xlad import batches, metrics, safetensors
 from xlad.batches import Batches, DataOptions
 from xlad.element_types import shape_text
 from xlad.job import Axes, Job, axes_text, whole_number
-from xlad.trees import Tree, flatten, plain, unflatten
+from xlad.trees import Tree, first_difference, flatten, plain, unflatten
 
 
 class Training:
@@ -115,6 +115,9 @@ class Training:
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise TypeError(f"the step returned {_kind(returned)}, expected a pair (state, metrics)")
         new_state, of_step = returned
+        structure = jax.tree_util.tree_structure
+        if structure(of_step) == self._treedef != structure(new_state):
+            raise TypeError("the step returned (metrics, state), expected (state, metrics)")
         self._check_state(new_state)
         self._metrics, values = _metrics(of_step)
         return program.unwrap_keys(plain(new_state)), values
@@ -124,10 +127,9 @@ class Training:
 
         from xlad import program
 
-        found = jax.tree_util.tree_structure(new_state)
-        if found != self._treedef:
-            raise TypeError(f"the step returned a state of structure {found}, expected {self._treedef}, "
-                            "that of the initial state")
+        if jax.tree_util.tree_structure(new_state) != self._treedef:
+            raise TypeError("the step returned a state whose structure is not that of the initial state: "
+                            f"{first_difference(new_state, self._state, 'state')}")
         for name, leaf, before in zip(self.state_names, jax.tree_util.tree_leaves(new_state), self._arrays):
             leaf = jax.random.key_data(leaf) if program.is_key(leaf) else leaf
             dtype = jax.dtypes.canonicalize_dtype(leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype)
@@ -259,7 +261,9 @@ def write_directory(training: Training, directory: str | pathlib.Path, meshes: S
 
 
 def _kind(value: Any) -> str:
-    return f"a tuple of {len(value)}" if isinstance(value, tuple) else f"{type(value).__name__}"
+    if isinstance(value, tuple):
+        return f"a tuple of {len(value)}"
+    return "an array" if hasattr(value, "dtype") else type(value).__name__
 
 
 def _metrics(returned: Any) -> tuple[list[tuple[str, str]], list[Any]]:

@@ -25,6 +25,32 @@ def unflatten(treedef: Any, leaves: Sequence[Any]) -> Tree:
     return jax.tree_util.tree_unflatten(treedef, leaves)
 
 
+def key_text(key: Any) -> str:
+    """Returns a key of a path of JAX as text: the key of a dictionary, an index, or the name of a field."""
+    return str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key))))
+
+
+def first_difference(found: Tree, expected: Tree, place: str) -> str:
+    """Describes the first node at which the structures of two trees differ. `place` is the name of the trees."""
+    import jax
+
+    structure: Any = jax.tree_util.tree_structure  # JAX does not declare the methods of a PyTreeDef.
+    one_level: Any = lambda tree: jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda part: part is not tree)
+    (parts, node), (others, other_node) = one_level(found), one_level(expected)
+    if node == other_node:
+        for (path, part), (_, other) in zip(parts, others):
+            if structure(part) != structure(other):
+                return first_difference(part, other, f"{place}.{key_text(path[0])}")
+    kinds = [_kind(found, parts), _kind(expected, others)]
+    return f"{place}: found {kinds[0]}, expected {kinds[1] if len({*kinds}) == 2 else 'other static fields'}"
+
+
+def _kind(tree: Tree, parts: Sequence[tuple[Any, Any]]) -> str:
+    if tree is None or parts and not parts[0][0]:
+        return "None" if tree is None else "a leaf"
+    return f"{type(tree).__name__}({', '.join(key_text(path[0]) for path, _ in parts)})"
+
+
 class _Node:
     """A node with the keys of another node."""
 
