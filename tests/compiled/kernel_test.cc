@@ -190,14 +190,6 @@ TEST(Kernel, ReductionsInsideFusions) {
   batch.Run();
 }
 
-TEST(Kernel, VariadicReduction) {
-  const std::string text = hlo::TestText("tests/compiled/testdata/argmax.hlo");
-  Batch batch;
-  batch.Add(absl::StrReplaceAll(text, {{"@", "1"}, {"#", "5"}}));
-  batch.Add(absl::StrReplaceAll(text, {{"@", "0"}, {"#", "11"}}));
-  batch.Run();
-}
-
 TEST(Kernel, DynamicSlices) {
   Batch batch;
   for (const char* type : {"s32", "u32", "s64", "u8", "s8"}) {

@@ -9,8 +9,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "compiler/kernel/build_kernel.h"
 #include "compiler/kernel/object_emitter.h"
+#include "hlo/testing/test_material.h"
 #include "hlo/text/text.h"
 #include "tests/compiled/test_harness.h"
 
@@ -299,6 +301,33 @@ TEST(Tiles, PartsOfShortRowsArePowersOfTwo) {
   EXPECT_TRUE(absl::StrContains(ir, ", 16\n"));
   EXPECT_TRUE(absl::StrContains(ir, ", 8\n"));
   EXPECT_FALSE(absl::StrContains(ir, ", 9\n"));
+}
+
+// The largest value over dimensions `over`, and its position along dimension `along`.
+std::string ArgMax(const char* dims, const char* kept, const char* over, int along) {
+  return absl::StrReplaceAll(hlo::TestText("tests/compiled/testdata/argmax.hlo"),
+                             {{"$", dims}, {"#", kept}, {"%", over}, {"@", absl::StrCat(along)}});
+}
+
+TEST(Tiles, ReducersOfTuples) {
+  Batch batch;
+  batch.Add(ArgMax("5,11", "5", "1", 1));
+  batch.Add(ArgMax("5,11", "11", "0", 0));
+  // Several rows are reduced together. NaNs show that each row is reduced in order.
+  batch.AddOrdinaryAndSpecial(ArgMax("100,11", "100", "1", 1));
+  batch.AddOrdinaryAndSpecial(ArgMax("3,50,40", "3,50", "2", 2));
+  batch.AddOrdinaryAndSpecial(ArgMax("40,1,5,3", "40,1", "2,3", 3));
+  batch.AddOrdinaryAndSpecial(ArgMax("6,50,7", "50", "0,2", 0));
+  batch.Run();
+}
+
+// The innermost loop is over 8 rows, because the steps along a row depend on each other.
+TEST(Tiles, ReducersOfTuplesReduceRowsTogether) {
+  const auto has_loop_over_rows = [](const std::string& program) {
+    return absl::StrContains(Emit(program, 8).ir, ", 8\n");
+  };
+  EXPECT_TRUE(has_loop_over_rows(ArgMax("100,11", "100", "1", 1)));
+  EXPECT_FALSE(has_loop_over_rows(ArgMax("5,11", "5", "1", 1)));
 }
 
 // Two halves of `rows` rows, concatenated along the last dimension or, if `along` is 0, along the first one. The result

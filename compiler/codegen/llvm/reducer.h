@@ -20,12 +20,14 @@ class Reducer {
   // The identity of a sum, product, maximum or minimum of floats, whose values may be combined in any order. Null for
   // other reducers, and if `strict` is true.
   llvm::Value* Neutral(Ir& ir) const;
+  // Whether the reducer is a sum or product of floats that LLVM may reassociate.
+  bool has_free_order() const { return free_order_; }
 
  private:
   const hlo::Computation* computation_;
   ElementType type_;
   bool strict_;
-  bool free_order_;  // Whether the reducer is a sum or product of floats, and not strict.
+  bool free_order_;
 };
 
 // Stack variables for accumulators that are used across loops: `count` elements each, in register form (types.h).

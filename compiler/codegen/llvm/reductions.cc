@@ -1,6 +1,7 @@
 // There are two loop orders. If the innermost dimension is reduced (rows), each result element has lanes, that is,
-// several accumulators, which are combined at the end. If the innermost dimension is kept (columns), there is a strip
-// of accumulators along it, and a vectorized pass over the strip for each reduced position.
+// several accumulators, which are combined at the end. Reducers whose order is fixed reduce several rows together. If
+// the innermost dimension is kept (columns), there is a strip of accumulators along it, and a vectorized pass over the
+// strip for each reduced position.
 #include "compiler/codegen/llvm/reductions.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 #include "base/powers_of_two.h"
 #include "compiler/analysis/plain_reducer.h"
 #include "compiler/codegen/llvm/lanes.h"
-#include "compiler/codegen/llvm/reducer.h"
+#include "compiler/codegen/llvm/reduction_form.h"
 #include "compiler/codegen/llvm/scalar_ops.h"
 
 namespace xlad::compiler {
@@ -24,81 +25,126 @@ using tensor::Dims;
 constexpr int64_t kNarrow = 256;
 // Rows with fewer elements have one accumulator.
 constexpr int64_t kMinLaneElements = 8;
+// The number of rows that are reduced together. A first-level cache keeps at least this many lines at the same offset
+// in different pages, so that rows of 4 KiB do not replace each other.
+constexpr int64_t kRowsTogether = 8;
 
-struct Reduction {
-  const Instruction* instruction;
-  int64_t leaves;
-  std::vector<tensor::Shape> shapes;
-  Reducer reducer;
-
-  explicit Reduction(const Instruction* reduce)
-      : instruction(reduce),
-        leaves(reduce->operand_count() / 2),
-        shapes(LeafShapes(reduce->shape())),
-        reducer(reduce->called()[0], shapes[0].type) {}
-
-  Values Initial(Elements& elements) const {
-    Values values;
-    for (int64_t i = 0; i < leaves; ++i) values.push_back(elements.EmitScalar(instruction->operand(leaves + i)));
-    return values;
+// Reduces one row, one element after another.
+void EmitRowInOrder(Elements& elements, const DimensionSplit& split, const std::vector<Reduction>& reductions,
+                    const Values& kept, const ReductionSink& sink) {
+  Ir& ir = elements.ir();
+  std::vector<Accumulators> accumulators;
+  for (const Reduction& reduction : reductions) {
+    accumulators.emplace_back(&ir, reduction.shapes).Store(reduction.Initial(elements));
   }
-  Values Operands(Elements& elements, const Index& index) const {
-    Values values;
-    for (int64_t i = 0; i < leaves; ++i) values.push_back(elements.Emit(instruction->operand(i), index));
-    return values;
-  }
-};
-
-// The operand's dimensions, divided into kept and reduced ones.
-struct DimensionSplit {
-  Dims sizes;                // The operand's sizes.
-  std::vector<size_t> kept;  // Ascending.
-  std::vector<size_t> reduced;
-  // Whether the innermost dimension (ignoring sizes of 1) is kept. False if the operand has no elements.
-  bool columns = false;
-
-  explicit DimensionSplit(const Instruction* reduce) : sizes(reduce->operand(0)->shape().dims()) {
-    for (int64_t d = 0; d < std::ssize(sizes); ++d) {
-      const Dims& dims = reduce->dimensions();
-      const bool is_reduced = std::find(dims.begin(), dims.end(), d) != dims.end();
-      (is_reduced ? reduced : kept).push_back(d);
-      if (sizes[d] != 1) columns = !is_reduced;
+  ir.LoopNest(split.Sizes(split.reduced), [&](const Values& reduced) {
+    const Index index = split.Join(kept, reduced);
+    for (size_t i = 0; i < reductions.size(); ++i) {
+      const Values values = reductions[i].Operands(elements, index);
+      accumulators[i].Store(reductions[i].reducer.Combine(elements, accumulators[i].Load(), values));
     }
-    columns = columns && tensor::Product(sizes) > 0;
+  });
+  for (size_t i = 0; i < reductions.size(); ++i) {
+    sink(i, Index::Of(kept), reductions[i].reducer.Round(ir, accumulators[i].Load()));
   }
-  Dims Sizes(const std::vector<size_t>& which) const {
-    Dims result;
-    for (const size_t d : which) result.push_back(sizes[d]);
-    return result;
-  }
-  Index Join(const Values& of_kept, const Values& of_reduced) const {
-    Values dims(sizes.size());
-    for (size_t i = 0; i < kept.size(); ++i) dims[kept[i]] = of_kept[i];
-    for (size_t i = 0; i < reduced.size(); ++i) dims[reduced[i]] = of_reduced[i];
-    return Index::Of(dims);
-  }
-};
+}
 
 void EmitRowsInOrder(Elements& elements, const DimensionSplit& split, const std::vector<Reduction>& reductions,
                      const TileRange& range, const ReductionSink& sink) {
   Ir& ir = elements.ir();
   const Dims sizes = split.Sizes(split.kept);
   ForPositions(ir, range, sizes, [&](const Index& position) {
-    const Values kept = DimsOf(ir, position, sizes);
-    std::vector<Accumulators> accumulators;
-    for (const Reduction& reduction : reductions) {
-      accumulators.emplace_back(&ir, reduction.shapes).Store(reduction.Initial(elements));
+    EmitRowInOrder(elements, split, reductions, DimsOf(ir, position, sizes), sink);
+  });
+}
+
+// The indices of the kept dimensions of kRowsTogether successive rows. They are computed once, because the loops over
+// the rows are the innermost loops, and divisions in them would cost more than the reductions.
+class RowIndices {
+ public:
+  RowIndices(Ir* ir, Dims sizes) : ir_(*ir), sizes_(std::move(sizes)) {
+    for (size_t d = 0; d < sizes_.size(); ++d) slots_.push_back(ir_.Slot(ir_.b.getInt64Ty(), kRowsTogether));
+  }
+  void Start(llvm::Value* first) {
+    first_ = first;
+    ir_.Loop(kRowsTogether, [&](llvm::Value* row) {
+      const Values dims = DimsOf(ir_, Index::OfLinear(Position(row)), sizes_);
+      for (size_t d = 0; d < dims.size(); ++d) ir_.b.CreateStore(dims[d], Address(d, row));
+    });
+  }
+  llvm::Value* Position(llvm::Value* row) { return ir_.Add(first_, row); }
+  Values At(llvm::Value* row) {
+    if (sizes_.size() == 1) return {Position(row)};
+    Values dims;
+    for (size_t d = 0; d < sizes_.size(); ++d) {
+      dims.push_back(sizes_[d] == 1 ? ir_.I64(0) : ir_.b.CreateLoad(ir_.b.getInt64Ty(), Address(d, row)));
     }
-    ir.LoopNest(split.Sizes(split.reduced), [&](const Values& reduced) {
-      const Index index = split.Join(kept, reduced);
+    return dims;
+  }
+
+ private:
+  llvm::Value* Address(size_t d, llvm::Value* row) { return ir_.Address(ir_.b.getInt64Ty(), slots_[d], row); }
+
+  Ir& ir_;
+  const Dims sizes_;
+  Values slots_;
+  llvm::Value* first_ = nullptr;
+};
+
+// Reduces kRowsTogether rows, each in order.
+void EmitGroupOfRows(Elements& elements, const DimensionSplit& split, const std::vector<Reduction>& reductions,
+                     RowIndices& rows, const ReductionSink& sink) {
+  Ir& ir = elements.ir();
+  std::vector<Accumulators> accumulators;
+  std::vector<Values> initial;
+  for (const Reduction& reduction : reductions) {
+    accumulators.emplace_back(&ir, reduction.shapes, kRowsTogether);
+    initial.push_back(reduction.Initial(elements));
+  }
+  ir.Loop(kRowsTogether, [&](llvm::Value* row) {
+    for (size_t i = 0; i < reductions.size(); ++i) accumulators[i].Store(initial[i], row);
+  });
+  const Dims sizes = split.Sizes(split.reduced);
+  const bool are_adjacent = split.kept.empty() || split.reduced.empty() || split.kept.back() < split.reduced.front();
+  ir.LoopNest(sizes, [&](const Values& reduced) {
+    llvm::Value* in_row = LinearOf(ir, Index::Of(reduced), sizes);
+    ir.Loop(kRowsTogether, [&](llvm::Value* row) {
+      Index index = split.Join(rows.At(row), reduced);
+      if (are_adjacent) index.linear = ir.Add(ir.Mul(rows.Position(row), tensor::Product(sizes)), in_row);
       for (size_t i = 0; i < reductions.size(); ++i) {
         const Values values = reductions[i].Operands(elements, index);
-        accumulators[i].Store(reductions[i].reducer.Combine(elements, accumulators[i].Load(), values));
+        accumulators[i].Store(reductions[i].reducer.Combine(elements, accumulators[i].Load(row), values), row);
       }
     });
+  });
+  ir.Loop(kRowsTogether, [&](llvm::Value* row) {
+    const Values kept = rows.At(row);
     for (size_t i = 0; i < reductions.size(); ++i) {
-      sink(i, Index::Of(kept), reductions[i].reducer.Round(ir, accumulators[i].Load()));
+      sink(i, Index::Of(kept), reductions[i].reducer.Round(ir, accumulators[i].Load(row)));
     }
+  });
+}
+
+// A reducer of tuples, such as that of argmax, combines the elements of a row in order, and each step waits for the
+// result of the one before it. Therefore LLVM vectorizes loops over several rows.
+void EmitRowsTogether(KernelContext& kernel, const DimensionSplit& split, const std::vector<Reduction>& reductions,
+                      const ReductionSink& sink) {
+  Ir& ir = kernel.ir();
+  const TileRange& range = kernel.range();
+  const Dims sizes = split.Sizes(split.kept);
+  llvm::Value* begin = range.is_whole() ? ir.I64(0) : range.begin;
+  llvm::Value* end = range.is_whole() ? ir.I64(tensor::Product(sizes)) : range.end;
+  llvm::Value* count = ir.b.CreateSub(end, begin);
+  llvm::Value* groups = ir.Div(count, kRowsTogether);
+  RowIndices rows(&ir, sizes);
+  ir.DynamicLoop(groups, [&](llvm::Value* group) {
+    rows.Start(ir.Add(begin, ir.Mul(group, kRowsTogether)));
+    EmitGroupOfRows(kernel.elements(), split, reductions, rows, sink);
+  });
+  llvm::Value* done = ir.Add(begin, ir.Mul(groups, kRowsTogether));
+  ir.DynamicLoop(ir.b.CreateSub(end, done), [&](llvm::Value* rest) {
+    const Values kept = DimsOf(ir, Index::OfLinear(ir.Add(done, rest)), sizes);
+    EmitRowInOrder(kernel.elements(), split, reductions, kept, sink);
   });
 }
 
@@ -288,9 +334,22 @@ bool HasLanes(KernelContext& kernel, const DimensionSplit& split, const std::vec
   });
 }
 
+// Whether a reducer combines tuples, and there are enough rows. Sums and products of floats would have another order in
+// the rows that remain than in groups of rows.
+bool AreReducedTogether(KernelContext& kernel, const DimensionSplit& split, const std::vector<Reduction>& reductions) {
+  if (!kernel.has_vectors() || kernel.range().thread != nullptr) return false;
+  if (tensor::Product(split.Sizes(split.kept)) < kRowsTogether) return false;
+  const auto is_tuple = [](const Reduction& reduction) { return reduction.leaves > 1; };
+  return std::any_of(reductions.begin(), reductions.end(), is_tuple) &&
+         std::none_of(reductions.begin(), reductions.end(), [&](const Reduction& reduction) {
+           return reduction.leaves == 1 && reduction.reducer.has_free_order();
+         });
+}
+
 void EmitRows(KernelContext& kernel, const DimensionSplit& split, const std::vector<Reduction>& reductions,
               const ReductionSink& sink) {
   if (HasLanes(kernel, split, reductions)) return EmitRowsInLanes(kernel, split, reductions, sink);
+  if (AreReducedTogether(kernel, split, reductions)) return EmitRowsTogether(kernel, split, reductions, sink);
   EmitRowsInOrder(kernel.elements(), split, reductions, kernel.range(), sink);
 }
 
@@ -439,117 +498,6 @@ void EmitReductions(KernelContext& kernel, const std::vector<const Instruction*>
   } else {
     EmitRows(kernel, split, reductions, sink);
   }
-}
-
-int BlockReduction::parts() const { return 1 + FloorLog2(threads); }
-
-std::optional<BlockReduction> BlockReductionOf(KernelContext& kernel) {
-  constexpr int64_t kMinExtent = 64, kMaxThreads = 256;
-  const ReductionGroups groups = GroupReductions(kernel);
-  if (groups.size() != 1 || !ReductionsAreLocal(kernel)) return std::nullopt;
-  BlockReduction result;
-  result.group = groups[0];
-  const DimensionSplit split(result.group[0]);
-  result.positions = tensor::Product(split.Sizes(split.kept));
-  result.extent = tensor::Product(split.Sizes(split.reduced));
-  if (split.columns || result.positions == 0 || result.extent < kMinExtent) return std::nullopt;
-  for (const Instruction* instruction : result.group) {
-    const Reduction reduction(instruction);
-    if (reduction.leaves != 1 || reduction.reducer.Neutral(kernel.ir()) == nullptr) return std::nullopt;
-  }
-  for (const Output& output : kernel.outputs()) {
-    if (output.array.shape.elements() != result.positions) return std::nullopt;
-  }
-  result.threads = std::min(kMaxThreads, PowerOfTwoAtMost(result.extent));
-  // Partial results take up to 8 bytes.
-  if (std::ssize(result.group) * result.threads * 8 > SharedMemory::kMaxBytes) return std::nullopt;
-  return result;
-}
-
-namespace {
-
-class BlockReducer {
- public:
-  BlockReducer(KernelContext* kernel, const BlockReduction& block, SharedMemory* shared)
-      : kernel_(*kernel), ir_(kernel->ir()), block_(block), split_(block.group[0]) {
-    kernel_.DivideBlocks(block.positions, block.threads);
-    for (const Instruction* instruction : block.group) {
-      reductions_.emplace_back(instruction);
-      types_.push_back(RegisterType(ir_.context(), reductions_.back().shapes[0].type));
-      partial_.push_back(shared->Place(ir_, types_.back(), block.threads));
-    }
-  }
-
-  // Every thread reduces its elements.
-  void Reduce() {
-    std::vector<Accumulators> sums;
-    for (const Reduction& reduction : reductions_) {
-      sums.emplace_back(&ir_, reduction.shapes).Store({reduction.reducer.Neutral(ir_)});
-    }
-    const Values kept = Position();
-    const Dims sizes = split_.Sizes(split_.reduced);
-    ForBlock(kernel_, block_.extent, [&](llvm::Value* element) {
-      const Index index = split_.Join(kept, DimsOf(ir_, Index::OfLinear(element), sizes));
-      for (size_t i = 0; i < reductions_.size(); ++i) {
-        const Values values = reductions_[i].Operands(kernel_.elements(), index);
-        sums[i].Store(reductions_[i].reducer.Combine(kernel_.elements(), sums[i].Load(), values));
-      }
-    });
-    for (size_t i = 0; i < reductions_.size(); ++i) ir_.b.CreateStore(sums[i].Load()[0], At(i, kernel_.thread()));
-  }
-
-  void Halve(int64_t half) {
-    ir_.If(ir_.b.CreateICmpULT(kernel_.thread(), ir_.I64(half)), [&] {
-      for (size_t i = 0; i < reductions_.size(); ++i) {
-        ir_.b.CreateStore(Sum(i, kernel_.thread(), ir_.Add(kernel_.thread(), ir_.I64(half))), At(i, kernel_.thread()));
-      }
-    });
-  }
-
-  // The first thread computes and writes the outputs.
-  void Finish() {
-    ir_.If(ir_.b.CreateICmpEQ(kernel_.thread(), ir_.I64(0)), [&] {
-      Elements& elements = kernel_.elements();
-      for (size_t i = 0; i < reductions_.size(); ++i) {
-        const Reducer& reducer = reductions_[i].reducer;
-        const Values total = {Sum(i, ir_.I64(0), ir_.I64(1))};
-        llvm::Value* result = reducer.Round(ir_, reducer.Combine(elements, reductions_[i].Initial(elements), total))[0];
-        elements.Bind(reductions_[i].instruction, [result](int, const Index&) { return result; });
-      }
-      Values values;
-      const Index index = Index::OfLinear(kernel_.tile());
-      for (const Output& output : kernel_.outputs()) {
-        values.push_back(elements.Emit(output.instruction, index, output.leaf));
-      }
-      for (size_t i = 0; i < values.size(); ++i) StoreTo(ir_, kernel_.outputs()[i].array, index, values[i]);
-    });
-  }
-
- private:
-  Values Position() { return DimsOf(ir_, Index::OfLinear(kernel_.tile()), split_.Sizes(split_.kept)); }
-  llvm::Value* At(size_t i, llvm::Value* thread) { return ir_.Address(types_[i], partial_[i], thread); }
-  llvm::Value* Sum(size_t i, llvm::Value* a, llvm::Value* b) {
-    llvm::Value* x = ir_.b.CreateLoad(types_[i], At(i, a));
-    llvm::Value* y = ir_.b.CreateLoad(types_[i], At(i, b));
-    return reductions_[i].reducer.Combine(kernel_.elements(), {x}, {y})[0];
-  }
-
-  KernelContext& kernel_;
-  Ir& ir_;
-  const BlockReduction& block_;
-  const DimensionSplit split_;
-  std::vector<Reduction> reductions_;
-  std::vector<llvm::Type*> types_;
-  Values partial_;
-};
-
-}  // namespace
-
-void EmitBlockReduction(KernelContext& kernel, const BlockReduction& reduction, int part, SharedMemory* shared) {
-  BlockReducer block(&kernel, reduction, shared);
-  if (part == 0) return block.Reduce();
-  if (part + 1 == reduction.parts()) return block.Finish();
-  block.Halve(reduction.threads >> part);
 }
 
 }  // namespace xlad::compiler
