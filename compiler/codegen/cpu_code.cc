@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include <numeric>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -18,6 +18,7 @@ namespace {
 
 // Symbols begin with this many hexadecimal digits of the object's key.
 constexpr size_t kDigits = 24;
+constexpr char kKernel[] = "kernel";
 
 template <typename Steps, typename Visit>
 void ForEachKernelStep(Steps* steps, const Visit& visit) {
@@ -40,7 +41,7 @@ int64_t WeightOf(const KernelRequest& kernel) {
   return weight;
 }
 
-// The object of a kernel or native program. `key` is empty if there is none.
+// A kernel or native program. `key` is the key of its object, and empty until it has been emitted for the first time.
 struct Part {
   EmittedKernel facts;
   std::string key, symbol;
@@ -56,28 +57,22 @@ class CpuCode {
 
   absl::StatusOr<EmittedCode> Run() {
     FindCalled();
-    // The largest kernels are compiled first, so that the threads end at about the same time.
-    std::vector<size_t> order(kernels_.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::vector<int64_t> weights;
-    for (const KernelRequest& kernel : program_.kernels) weights.push_back(WeightOf(kernel));
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return weights[a] > weights[b]; });
-    XLAD_RETURN_IF_ERROR(ForEachInThreads(order.size(), [&](size_t i) { return CompileKernel(order[i]); }));
-
     EmittedCode code;
     code.target = emitters_.target();
     code.steps = program_.steps;
-    absl::flat_hash_map<std::string, EmittedKernel> facts;
-    absl::flat_hash_map<std::string, std::string> symbols;
-    for (size_t k = 0; k < kernels_.size(); ++k) {
-      facts[program_.kernels[k].symbol] = kernels_[k].facts;
-      symbols[program_.kernels[k].symbol] = kernels_[k].symbol;
-    }
-    SetKernelFacts(&code.steps, facts);
+    XLAD_RETURN_IF_ERROR(
+        ForEachInThreads(in_loops_.size(), [&](size_t i) { return EmitKernel(in_loops_[i]).status(); }));
+    SetFacts(&code.steps);
     const std::vector<NativeLoop> loops = LoopsOf(&code.steps);
     std::vector<Part> native(loops.size());
-    XLAD_RETURN_IF_ERROR(ForEachInThreads(
-        loops.size(), [&](size_t l) { return CompileLoop(loops[l].request, &native[l]); }));
+    // The objects that probably take the longest are compiled first, so that the threads end at about the same time.
+    const std::vector<size_t> order = LargestFirst();
+    XLAD_RETURN_IF_ERROR(ForEachInThreads(loops.size() + order.size(), [&](size_t i) {
+      return i < loops.size() ? CompileLoop(loops[i].request, &native[i]) : CompileKernel(order[i - loops.size()]);
+    }));
+    SetFacts(&code.steps);
+    absl::flat_hash_map<std::string, std::string> symbols;
+    for (size_t k = 0; k < kernels_.size(); ++k) symbols[program_.kernels[k].symbol] = kernels_[k].symbol;
     RenameKernels(&code.steps, symbols);
     for (size_t l = 0; l < loops.size(); ++l) {
       loops[l].step->set_symbol(native[l].symbol);
@@ -93,29 +88,67 @@ class CpuCode {
     return program_.native_loops ? MakeNativeLoops(steps) : std::vector<NativeLoop>();
   }
 
-  // Finds the kernels that need an object of their own even if they have one tile. These are called by the runtime, or
-  // by native programs that do not inline kernels.
+  // Finds the kernels of native programs, and the kernels that need an object of their own even if they have one tile.
+  // The latter are called by the runtime, or by native programs that do not inline kernels.
   void FindCalled() {
     called_.assign(kernels_.size(), false);
     std::vector<Step> steps = program_.steps;
     std::vector<NativeLoop> loops = LoopsOf(&steps);
-    const auto mark = [&](const KernelStep* step) {
+    ForEachKernelStep(&steps, [&](const KernelStep* step) {
       const auto found = numbers_.find(step->symbol());
       if (found != numbers_.end()) called_[found->second] = true;
-    };
-    ForEachKernelStep(&steps, mark);
+    });
+    std::set<size_t> in_loops;
     for (NativeLoop& loop : loops) {
-      if (!InlinesKernels(loop.request)) ForEachKernelStep(&loop.request.steps, mark);
+      const bool inlines = InlinesKernels(loop.request);
+      ForEachKernelStep(&loop.request.steps, [&](const KernelStep* step) {
+        const size_t k = numbers_.at(step->symbol());
+        in_loops.insert(k);
+        if (!inlines) called_[k] = true;
+      });
     }
+    in_loops_.assign(in_loops.begin(), in_loops.end());
+  }
+
+  // The kernels that need an object of their own. Called after the kernels of native programs have been emitted.
+  std::vector<size_t> LargestFirst() const {
+    std::vector<size_t> order;
+    std::vector<int64_t> weights;
+    for (size_t k = 0; k < kernels_.size(); ++k) {
+      weights.push_back(WeightOf(program_.kernels[k]));
+      if (called_[k] || kernels_[k].facts.tiles > 1) order.push_back(k);
+    }
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return weights[a] > weights[b]; });
+    return order;
+  }
+
+  // Sets the facts of the kernels that have been emitted.
+  void SetFacts(std::vector<Step>* steps) const {
+    absl::flat_hash_map<std::string, EmittedKernel> facts;
+    for (size_t k = 0; k < kernels_.size(); ++k) {
+      if (!kernels_[k].key.empty()) facts[program_.kernels[k].symbol] = kernels_[k].facts;
+    }
+    SetKernelFacts(steps, facts);
+  }
+
+  // Emits a kernel, which is named kKernel. The first call also sets its facts, key and symbol, so that native programs
+  // can call the kernel before it is compiled. A kernel is emitted again to compile it, because modules need much more
+  // memory than objects.
+  absl::StatusOr<std::unique_ptr<CpuEmitter>> EmitKernel(size_t k) {
+    XLAD_ASSIGN_OR_RETURN(std::unique_ptr<CpuEmitter> emitter, emitters_.Make());
+    KernelRequest request = program_.kernels[k];
+    request.symbol = kKernel;
+    XLAD_ASSIGN_OR_RETURN(const EmittedKernel facts, emitter->EmitKernel(request));
+    if (kernels_[k].key.empty()) {
+      kernels_[k].facts = facts;
+      SetKey(request.symbol, *emitter, &kernels_[k]);
+    }
+    return emitter;
   }
 
   absl::Status CompileKernel(size_t k) {
-    XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<CpuEmitter> emitter, emitters_.Make());
-    KernelRequest request = program_.kernels[k];
-    request.symbol = "kernel";
-    XLAD_ASSIGN_OR_RETURN(kernels_[k].facts, emitter->EmitKernel(request));
-    if (!called_[k] && kernels_[k].facts.tiles == 1) return absl::OkStatus();
-    return Finish(request.symbol, emitter.get(), &kernels_[k]);
+    XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<CpuEmitter> emitter, EmitKernel(k));
+    return Finish(kKernel, emitter.get(), &kernels_[k]);
   }
 
   // Compiles a native program with the kernels that can be inlined into it. Inside, kernels are named by the order in
@@ -141,13 +174,18 @@ class CpuCode {
     });
     XLAD_RETURN_IF_ERROR(std::move(status));
     XLAD_ASSIGN_OR_RETURN(part->facts, emitter->EmitProgram(request));
+    SetKey(request.symbol, *emitter, part);
     return Finish(request.symbol, emitter.get(), part);
+  }
+
+  // `name` is the kernel or program that the part is named after.
+  static void SetKey(const std::string& name, const CpuEmitter& emitter, Part* part) {
+    part->key = emitter.Fingerprint();
+    part->symbol = absl::StrCat("x", part->key.substr(0, kDigits), "_", name);
   }
 
   // Compiles the object of `part`, unless the cache has it or another part has the same key.
   absl::Status Finish(const std::string& name, CpuEmitter* emitter, Part* part) {
-    part->key = emitter->Fingerprint();
-    part->symbol = absl::StrCat("x", part->key.substr(0, kDigits), "_", name);
     emitter->Export(name, part->symbol);
     {
       const std::lock_guard lock(mutex_);
@@ -193,6 +231,7 @@ class CpuCode {
   const StepProgram& program_;
   const EmitOptions options_;
   absl::flat_hash_map<std::string, size_t> numbers_;  // The kernels, by symbol.
+  std::vector<size_t> in_loops_;                      // The kernels of native programs.
   std::vector<bool> called_;                          // See FindCalled.
   std::vector<Part> kernels_;
   std::mutex mutex_;
