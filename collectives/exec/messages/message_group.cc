@@ -147,11 +147,9 @@ absl::StatusOr<std::unique_ptr<MessageGroup>> MessageGroup::Join(const Options& 
   fabric.tcp.incarnation = self.incarnation;
   fabric.tcp.key = met.key;
   fabric.tcp.accept_timeout_ms = options.deadline_ms;
-  if (options.meeting_folder.empty()) {  // All ranks are on this host.
-    fabric.tcp.has_ended = [machines = met.machines](const PeerInfo& peer) {
-      return StateOfProcessOn(machines.at(peer.worker_id), peer.pid) == ProcessState::kGone;
-    };
-  }
+  fabric.tcp.has_ended = [machines = met.machines](const PeerInfo& peer) {
+    return StateOfProcessOn(machines.at(peer.worker_id), peer.pid) == ProcessState::kGone;
+  };
   fabric.tcp.data_address = self.data_address;
   fabric.network = &TcpNetwork();
   fabric.data_plane = shared->data_plane.get();
