@@ -66,8 +66,8 @@ absl::Status ScheduledCommunicator::CompareHashes(const std::vector<int>& peers,
     XLAD_RETURN_IF_ERROR(link->Release());
     if (message.bytes != std::ssize(payload)) {
       return absl::FailedPreconditionError(absl::StrCat(
-          "device ", options_.device, " has ", own.size(), " collectives, expected the number on ",
-          options_.transport->Describe(peer), ", ", message.bytes / 8, "; run the same program on all devices"));
+          "device ", options_.device, " has ", own.size(), " collectives, expected ", message.bytes / 8,
+          ", the number on ", options_.transport->Describe(peer), "; run the same program on all devices"));
     }
     for (size_t i = 0; i < own.size(); ++i) {
       if (own[i] != theirs[i]) return Difference(i, theirs[i], both);
