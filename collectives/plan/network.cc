@@ -127,18 +127,6 @@ double Network::InjectionRate(int rank) const {
   return rate;
 }
 
-double Network::BisectionRate() const {
-  if (grid_.empty()) return 0;
-  const size_t d = std::max_element(grid_.begin(), grid_.end()) - grid_.begin();
-  double rate = 0;
-  for (const NetworkLink& link : links_) {
-    const bool from = CoordinatesOf(grid_, link.from)[d] < grid_[d] / 2;
-    const bool to = CoordinatesOf(grid_, link.to)[d] < grid_[d] / 2;
-    if (from && !to && !link.broken) rate += link.gigabytes_per_s;
-  }
-  return rate;
-}
-
 int Network::LinkBetween(int from, int to) const {
   for (const int link : links_of_[from]) {
     if (links_[link].to == to) return link;

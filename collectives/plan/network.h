@@ -70,9 +70,6 @@ class Network {
   int LinkOfRankZero(int link) const;
   // Returns the sum of the rates of the unbroken links that leave a rank, in GB/s. Those that arrive have the same sum.
   double InjectionRate(int rank) const;
-  // Returns the sum of the rates of all unbroken links from the lower half of the longest dimension to the upper half,
-  // in GB/s. These include the links of a wrap-around. Returns 0 for a switched cluster.
-  double BisectionRate() const;
 
   // Breaks the links between two neighbors, in both directions. They are chips, or a chip and the switch, which has the
   // number after that of the last chip. InvalidArgument if there is no such connection.
