@@ -132,7 +132,7 @@ class Engine {
   // thousands of workers. Returns false if the queue is full or the engine stops. Does not block.
   bool OnHeartbeat(ConnectionId connection, const WorkerMessage& message);
   // `why` is the reason why this coordinator ended the stream, or empty.
-  void Detach(ConnectionId connection, const std::string& why = "");
+  void Detach(ConnectionId connection, const std::string& why);
 
   // Ends blocked calls and the engine's threads, cancels running builds and waits for them. Idempotent.
   void Stop();

@@ -11,11 +11,10 @@ class SilenceTest : public ::testing::Test {
  protected:
   // Records the connection every 100 ms for `ms` milliseconds. No further answer arrives, so the last one becomes
   // older. Returns the peers that have been silent for at least 500 ms, with the time in ms.
-  std::map<std::string, int64_t> After(int64_t ms, bool awaited, int64_t last_ms_ago,
-                                       SilenceWatch::Pair pair = {0, 2}) {
+  std::map<std::string, int64_t> After(int64_t ms, bool awaited, int64_t last_ms_ago) {
     for (int64_t t = 0; t <= ms; t += 100) {
       watch_.Begin(now_ns_);
-      watch_.Note(pair, "b", {awaited, last_ms_ago == kNever ? kNever : last_ms_ago + t});
+      watch_.Note({0, 2}, "b", {awaited, last_ms_ago == kNever ? kNever : last_ms_ago + t});
       now_ns_ += 100 * kNsPerMs;
     }
     return watch_.Silent(500);

@@ -50,7 +50,7 @@ class Waiter {
   // Sets a function that the waiting thread calls before each test, to receive messages. If `polls` is true, messages
   // may arrive without a notification, so the waiter does not sleep longer than kMaxSleepUs. Must be called before any
   // wait.
-  void SetPump(std::function<void()> pump, bool polls = false) {
+  void SetPump(std::function<void()> pump, bool polls) {
     pump_ = std::move(pump);
     polls_ = polls;
   }

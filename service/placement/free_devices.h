@@ -46,7 +46,7 @@ class FreeDevices {
   //
   // Example: workers a (2 free, in use), b (4), c (8): one device is taken from a, and 3 devices from b.
   std::vector<Peer> TakePacked(const MayHave& may_have, const MayHave& in_use, int64_t devices, const Target& target,
-                               const Blocks& blocks = {});
+                               const Blocks& blocks);
 
   // The devices of one target in a job that runs on several targets.
   struct Part {
@@ -62,7 +62,7 @@ class FreeDevices {
   // is null, the job may have all workers. Blocks that are partly in one part and partly in another one are cut. If
   // `in_use` is not null, the devices of each part are taken as by TakePacked.
   std::vector<Peer> TakeMix(const MayHave& may_have, int64_t devices, const std::vector<Part>& parts,
-                            const Blocks& blocks = {}, const MayHave& in_use = nullptr);
+                            const Blocks& blocks, const MayHave& in_use);
 
  private:
   // The devices that run code for one target.

@@ -137,7 +137,7 @@ std::unique_ptr<Program> ParsePtx(const std::string& text, GlobalMemory* memory,
 // threads per block in [1], the index of the block in [2] and the number of blocks in [3]; [0] is unused. If `races` is
 // not null, it records the accesses of the block; a race is the error kLaunchFailed.
 int RunBlock(const Function& kernel, const GlobalMemory& memory, const std::byte* parameters,
-             const uint32_t (&position)[4], RaceChecker* races = nullptr);
+             const uint32_t (&position)[4], RaceChecker* races);
 
 struct Grid {
   uint32_t blocks = 1, threads = 1;  // The number of blocks, and of threads per block.
