@@ -14,7 +14,7 @@ namespace {
 CostTerms Terms(const Algorithm& algorithm, const CollectivePlan& plan, const CollectiveSpec& spec, int directions) {
   const AlgorithmCost cost = algorithm.cost(plan, spec);
   const tensor::ElementType type = MessageType(plan, spec);
-  const double bytes = static_cast<double>(tensor::ByteWidth(type));
+  const double bytes = tensor::ByteWidth(type);
   const int64_t rounds = cost.rounds + cost.pipeline_rounds;
   // The sends of a rank are sequential, and so are the rounds of the longest chain of dependent messages, each of which
   // sends one chunk. The longer of the two limits the time.

@@ -243,8 +243,8 @@ struct Traffic {
 
 // The elements that a rank must at least send and receive, whatever the algorithm is.
 Traffic LeastTraffic(const CollectiveSpec& spec, int rank) {
-  const auto input = static_cast<double>(spec.input_elements(rank));
-  const auto output = static_cast<double>(spec.output_elements(rank));
+  const double input = spec.input_elements(rank);
+  const double output = spec.output_elements(rank);
   const bool is_root = rank == spec.root;
   Traffic least;
   switch (spec.kind) {

@@ -66,7 +66,7 @@ class Scoreboard {
     const double before = now_;
     const Use used = use_;
     iterate(first - 1);
-    const auto left = static_cast<double>(loop.trips - first - last);
+    const double left = loop.trips - first - last;
     Shift(left * (now_ - before));
     use_ = use_.Plus(use_.Plus(used, -1), left);
     if (last > 0) iterate(loop.trips - 1);
@@ -165,9 +165,9 @@ class Scoreboard {
   }
 
   void StartCopy(const LloInstruction& i, double at) {
-    const auto rows = static_cast<double>(std::max<int64_t>(scalars_[i.sources[2]], 0));
-    const auto columns = static_cast<double>(std::max<int64_t>(scalars_[i.sources[3]], 0));
-    const auto width = static_cast<double>(BytesOf(program_.buffers[i.buffer].type));
+    const double rows = std::max<int64_t>(scalars_[i.sources[2]], 0);
+    const double columns = std::max<int64_t>(scalars_[i.sources[3]], 0);
+    const double width = BytesOf(program_.buffers[i.buffer].type);
     const bool is_dense = static_cast<double>(i.stride) == columns;
     const double pieces =
         is_dense ? std::ceil(rows * columns * width / kBurstBytes) : rows * std::ceil(columns * width / kBurstBytes);

@@ -61,7 +61,7 @@ uint32_t EncodeFloat8(const Float8& type, float value) {
   const uint32_t sign = std::signbit(value) ? 0x80 : 0;
   if (std::isnan(value)) return sign | type.nan;
   if (std::isinf(value)) return sign | type.overflow;
-  const auto magnitude = static_cast<double>(std::abs(value));
+  const double magnitude = std::abs(value);
   if (magnitude == 0) return sign;
   // The number in units of the last place, which an exponent below the smallest one does not change.
   const int exponent = std::max(std::ilogb(magnitude), 1 - type.bias);
