@@ -17,7 +17,7 @@ double FlopsOf(const Instruction& instruction) {
 }  // namespace
 
 double CommunicationBytes(Opcode collective, double bytes, int64_t group_size) {
-  const double n = static_cast<double>(group_size);
+  const double n = group_size;
   switch (collective) {
     case Opcode::kAllReduce:
       return 2 * bytes * (n - 1) / n;  // Multiplying first keeps integral results exact.

@@ -219,7 +219,7 @@ bool DataFlowGraph::AcceptsPartial(const Instruction& instruction, const AxisRef
 
 int64_t DataFlowGraph::ReductionCost(const ArrayNode& array, const AxisRef& axis, bool scatters) const {
   const TensorSharding unreduced = WithUnreduced(array.sharding, {axis});
-  const auto elements = static_cast<double>(tensor::Product(LocalDims(array.shape->dims(), unreduced)));
+  const double elements = tensor::Product(LocalDims(array.shape->dims(), unreduced));
   const double bytes = CommunicationBytes(scatters ? Opcode::kReduceScatter : Opcode::kAllReduce,
                                           elements * static_cast<double>(tensor::ByteWidth(array.shape->type())),
                                           axis.size);

@@ -27,7 +27,7 @@ Instruction* IntegerLimit(hlo::Builder& builder, ElementType type, bool largest)
   }
   if (type == ElementType::kU64) return scalar(largest ? std::numeric_limits<uint64_t>::max() : 0);
   const int bits = tensor::BitWidth(type);
-  const auto span = static_cast<double>(uint64_t{1} << (tensor::IsSigned(type) ? bits - 1 : bits));
+  const double span = uint64_t{1} << (tensor::IsSigned(type) ? bits - 1 : bits);
   if (largest) return builder.Scalar(type, span - 1);
   return builder.Scalar(type, tensor::IsSigned(type) ? -span : 0);
 }

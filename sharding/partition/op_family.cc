@@ -9,9 +9,9 @@ double HaloBytes(const OpFamily& family, const hlo::Instruction& instruction, co
   for (const OperandHalo& halo : family.halos(instruction, rule, assignment)) {
     const hlo::Shape& shape = instruction.operand(halo.operand)->shape();
     const Dims local = LocalDims(shape.dims(), Project(assignment, rule.operands[halo.operand]));
-    auto row = static_cast<double>(tensor::ByteWidth(shape.type()));
+    double row = tensor::ByteWidth(shape.type());
     for (int64_t d = 0; d < std::ssize(local); ++d) {
-      if (d != halo.dim) row *= static_cast<double>(local[d]);
+      if (d != halo.dim) row *= local[d];
     }
     bytes += row * static_cast<double>(PlanHalo(halo.need).sent());
   }

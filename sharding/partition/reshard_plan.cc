@@ -61,8 +61,8 @@ class Planner {
 };
 
 double Planner::LocalBytes(const DimensionAxes& dims) const {
-  double bytes = static_cast<double>(tensor::ByteWidth(shape_.type));
-  for (size_t d = 0; d < ndim(); ++d) bytes *= static_cast<double>(Local(dims[d], d));
+  double bytes = tensor::ByteWidth(shape_.type);
+  for (size_t d = 0; d < ndim(); ++d) bytes *= Local(dims[d], d);
   return bytes;
 }
 

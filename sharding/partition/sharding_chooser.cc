@@ -25,7 +25,7 @@ bool IsHeavy(Opcode opcode) {
 double LocalWork(const OpRule& rule, const Assignment& assignment) {
   double work = 1;
   for (size_t f = 0; f < assignment.size(); ++f) {
-    work *= static_cast<double>(ShardSize(rule.factors[f].size, ShardCount(assignment[f].axes)));
+    work *= ShardSize(rule.factors[f].size, ShardCount(assignment[f].axes));
   }
   return work;
 }
@@ -60,7 +60,7 @@ double HeavyWork(const OpRule& rule, const Assignment& assignment, const AxisLis
     work *= static_cast<double>(rule.factors[f].size) / static_cast<double>(ShardCount(assignment[f].axes));
   }
   for (const AxisRef& axis : alone) {
-    if (!SplitsFactors(assignment, axis)) work /= static_cast<double>(axis.size);
+    if (!SplitsFactors(assignment, axis)) work /= axis.size;
   }
   return work;
 }
@@ -131,7 +131,7 @@ double ShardingChooser::ShareOfOperandBytes(const Instruction& instruction) cons
   double all = 0;
   for (const Instruction* user : instruction.operand(0)->users()) {
     const bool alike = user->opcode() == Opcode::kSlice && DimensionAxesOf(Wanted(*user)[0]) == wanted;
-    if (alike) all += static_cast<double>(user->shape().elements());
+    if (alike) all += user->shape().elements();
   }
   return all > 0 ? static_cast<double>(instruction.shape().elements()) / all : 1;
 }
