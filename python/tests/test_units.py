@@ -17,7 +17,7 @@ from harness import PATIENCE_S
 from jax.sharding import PartitionSpec as P
 
 from xlad import indexing, interrupts, metrics, program, protos, safetensors, waiting
-from xlad.arguments import Binder, apply
+from xlad.arguments import Binder, apply, positional
 from xlad.batches import DataOptions, all_batches, as_data, epoch_order, stream
 from xlad.cluster import Cluster
 from xlad.job import Recovery, whole_number
@@ -130,6 +130,12 @@ class Arguments(unittest.TestCase):
             self.bind(example, (1,))
         with self.assertRaisesRegex(ValueError, "found donate_argnums=5, expected positions of its 2"):
             self.bind(lambda *a: a, (1, 2), donate_argnums=5)
+
+    def test_the_number_of_positional_arguments(self):
+        for function, expected in ((lambda a: 0, 1), (lambda a, b: 0, 2), (lambda a, b=0: 0, 2), (lambda a, b, c: 0, 3),
+                                   (lambda a, *rest: 0, 2), (lambda a, b, c, *rest: 0, 3), (lambda *, a: 0, 0),
+                                   (dict.fromkeys, 2)):
+            self.assertEqual(positional(function, 2), expected)
 
 
 class Data(unittest.TestCase):

@@ -47,6 +47,19 @@ def apply(function: Callable[..., Any], keys: Sequence[Key], values: Sequence[Tr
                     **{key: value for key, value in given.items() if isinstance(key, str)})
 
 
+def positional(function: Callable[..., Any], default: int) -> int:
+    """Returns how many positional arguments to pass to the function: `default`, or the number that it requires or
+    allows if it does not accept `default` arguments."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return default
+    needed = sum(p.kind in _POSITIONAL and p.default is p.empty for p in parameters)
+    if any(p.kind == p.VAR_POSITIONAL for p in parameters):
+        return max(default, needed)
+    return min(max(default, needed), sum(p.kind in _POSITIONAL for p in parameters))
+
+
 class Binder:
     """Binds calls to the parameters of a function."""
 

@@ -124,21 +124,6 @@ def unwrap_keys(tree: Tree) -> Tree:
     return jax.tree_util.tree_map(lambda leaf: jax.random.key_data(leaf) if is_key(leaf) else leaf, tree)
 
 
-def positional(function: Callable[..., Any], default: int) -> int:
-    """Returns how many positional arguments to pass to the function: `default`, or the number that it requires or
-    allows if it does not accept `default` arguments."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return default
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    if any(p.kind == inspect.Parameter.VAR_POSITIONAL for p in parameters):
-        return default
-    needed = sum(p.kind in kinds and p.default is inspect.Parameter.empty for p in parameters)
-    allowed = sum(p.kind in kinds for p in parameters)
-    return min(max(default, needed), allowed)
-
-
 def name_arguments(wrapper: Any, function: Callable[..., Any], keys: Sequence[int | str]) -> None:
     """Copies the function's argument names and source position to the wrapper, because programs and messages show them.
     `keys` are positions or names of arguments."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +12,7 @@ import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from xlad.arguments import positional
 from xlad.job import Axes, as_int, parse_axes
 from xlad.trees import Tree, plain
 
@@ -146,7 +146,7 @@ def spread(axes: Axes, entry: Any, tree: Tree, names: list[str], where: str,
             if callable(spec) and not isinstance(spec, P):
                 leaf = leaves[i]
                 shape = jax.ShapeDtypeStruct(np.shape(leaf), getattr(leaf, "dtype", None) or np.result_type(leaf))
-                spec = spec(names[i], shape) if _takes_shape(spec) else spec(names[i])
+                spec = spec(names[i], shape) if positional(spec, 1) == 2 else spec(names[i])
             if isinstance(spec, NamedSharding):
                 spec = spec.spec
             if isinstance(spec, jax.sharding.Sharding):
@@ -185,16 +185,6 @@ def _of_devices(axes: Axes, sharding: jax.sharding.Sharding, name: str) -> P:
     raise ValueError(f"found {sharding!r} for {name}, which is on {count} device{'s' * (count != 1)} of this process, "
                      f"on a mesh of {expected}, expected a PartitionSpec or a NamedSharding: P() copies the array to "
                      "all devices")
-
-
-def _takes_shape(function: Callable[..., Any]) -> bool:
-    """Whether a function of a leaf's name requires the leaf's shape too."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(p.kind in kinds and p.default is inspect.Parameter.empty for p in parameters) == 2
 
 
 def _axes_of(entry: Any) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from xlad import batches, metrics, safetensors
+from xlad.arguments import positional
 from xlad.batches import Batches, DataOptions
 from xlad.element_types import shape_text
 from xlad.job import Axes, Job, axes_text, whole_number
@@ -46,7 +47,7 @@ class Training:
         self._batches: Batches | None = (self._stream.first if self._stream is not None
                                          else batches.all_batches(data, options, steps))
         arguments = 1 if self._batches is None else 2
-        self._takes = program.positional(step, arguments)
+        self._takes = positional(step, arguments)
         if not arguments <= self._takes <= arguments + 1:
             before = "state" if arguments == 1 else "state, batch"
             raise TypeError(f"found a step of {self._takes} arguments, expected step({before}) or step({before}, t)")
