@@ -160,8 +160,7 @@ class Run(Iterator[Step]):
         directory and for Cluster.job without `like`, arrays by name."""
         self.wait()
         if self._status.final_state_blob:
-            arrays = safetensors.parse(self._connection.get_blob(self._status.final_state_blob))
-            return self._watching.restore(arrays)
+            return self._final_state(self._status.final_state_blob)
         if not self._status.has_checkpoint:
             raise Error(f"job {self.job_id} has no final state", "NOT_FOUND")
         return self._read(self._status.checkpoint_uri)
@@ -180,6 +179,9 @@ class Run(Iterator[Step]):
 
     def cancel(self) -> None:
         self._connection.call("CancelJob", job_id=self.job_id)
+
+    def _final_state(self, digest: str) -> Any:
+        return self._watching.restore(safetensors.parse(self._connection.get_blob(digest)))
 
     def _read(self, uri: str) -> Any:
         return self._watching.restore(checkpoint.read(uri, self._connection.get_blob))
@@ -272,8 +274,7 @@ class Run(Iterator[Step]):
             if step in uris:
                 return Checkpoint(step, self._read(uris[step]))
             if state == "SUCCEEDED" and step == status.steps and status.final_state_blob:
-                arrays = safetensors.parse(self._connection.get_blob(status.final_state_blob))
-                return Checkpoint(step, self._watching.restore(arrays))
+                return Checkpoint(step, self._final_state(status.final_state_blob))
             if state in ENDED or any(saved > step for saved in uris):
                 if not self._skips:
                     logging.getLogger("xlad").warning(
