@@ -255,8 +255,8 @@ def write_directory(training: Training, directory: str | pathlib.Path, meshes: S
         devices = int(np.prod(list(axes.values()), dtype=int))
         entries.append({"name": name, "axes": axes, "devices": devices, "files": files})
     (out / "state.safetensors").write_bytes(training.state_bytes())
-    if training.data_bytes():
-        (out / "data.safetensors").write_bytes(training.data_bytes())
+    if data := training.data_bytes():
+        (out / "data.safetensors").write_bytes(data)
     (out / "manifest.json").write_text(json.dumps({**training.manifest(), "meshes": entries}, indent=1) + "\n")
     return out
 
