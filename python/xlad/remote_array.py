@@ -143,20 +143,22 @@ class RemoteArray:
 
     def get(self) -> Any:
         """Returns a numpy array, or JAX keys if the array has random keys."""
-        array = self._here
-        if array is None:
-            data = self._session.get(self.number())
-            array = np.frombuffer(data, self.dtype).reshape(self.shape)
+        array = self._words()
         if self._key is None:
             return array
         from xlad import program
 
         return program.wrap_keys([array], [self._key])[0]
 
+    def _words(self) -> np.ndarray:
+        """Returns a numpy array, which has the uint32 words of random keys."""
+        if self._here is not None:
+            return self._here
+        return np.frombuffer(self._session.get(self.number()), self.dtype).reshape(self.shape)
+
     def move_here(self) -> None:
         """Fetches the array before its session ends."""
-        data = self._session.get(self.number())
-        self._here = np.frombuffer(data, self.dtype).reshape(self.shape)
+        self._here = self._words()
 
     def number(self, what: str = "the array") -> int:
         """Returns the number of the array. `what` names the array in errors."""
@@ -243,9 +245,7 @@ class RemoteArray:
 
     def __reduce__(self) -> Any:
         """Pickled arrays are numpy arrays, or JAX keys."""
-        words = np.asarray(self._here if self._here is not None else
-                           np.frombuffer(self._session.get(self.number()), self.dtype).reshape(self.shape))
-        return _unpickled, (words, None if self._key is None else str(self._key.impl))
+        return _unpickled, (self._words(), None if self._key is None else str(self._key.impl))
 
     def __copy__(self) -> RemoteArray:
         return self
