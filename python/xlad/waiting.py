@@ -23,9 +23,9 @@ def _answer(why: Callable[[], str]) -> str:
 class Waiting:
     """Logs a warning (logger "xlad") when the state has been one of WAITS for SAY_AFTER_S, and again every SAY_AGAIN_S.
     `update` is called at each change of the state. The text of the warning is the result of `why`, or the state's
-    reason if `why` is None, fails or returns an empty text."""
+    reason if `why` fails or returns an empty text."""
 
-    def __init__(self, what: str, why: Callable[[], str] | None = None) -> None:
+    def __init__(self, what: str, why: Callable[[], str]) -> None:
         self._what = what
         self._why = why
         self._reason = ""
@@ -65,7 +65,7 @@ class Waiting:
             self._timer = None
 
     def _say(self, wait: int) -> None:
-        text = (_answer(self._why) if self._why is not None else "") or self._reason
+        text = _answer(self._why) or self._reason
         text = text if self._what.partition(" ")[0] in text else f"{self._what} {text or 'waits'}"
         with self._lock:
             if self._timer is None or self._waits != wait:  # The wait has ended meanwhile.
