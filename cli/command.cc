@@ -122,7 +122,8 @@ void AddEndpointFlags(CLI::App* app, Endpoint* endpoint, UseOwnJoinFile own) {
       ->envname("XLAD_COORDINATOR")
       ->check(Address())
       ->capture_default_str();
-  app->add_option("--tls-ca", endpoint->ca_file, "PEM certificate of the authority that signed the coordinator's")
+  app->add_option("--tls-ca", endpoint->ca_file,
+                  "PEM certificate of the authority that signed the coordinator's certificate")
       ->envname("XLAD_TLS_CA");
   app->add_option("--token-file", endpoint->token_file, "file whose first line is the bearer token")
       ->envname("XLAD_TOKEN_FILE");

@@ -19,10 +19,10 @@ struct Every {
 };
 
 Every ParseEvery(const std::string& text) {
-  constexpr int64_t kMost = 1'000'000'000;
+  constexpr int64_t kMaxNumber = 1'000'000'000;
   int64_t number = 0;
   const auto parse = [&number](absl::string_view digits) {
-    return absl::SimpleAtoi(digits, &number) && number > 0 && number <= kMost;
+    return absl::SimpleAtoi(digits, &number) && number > 0 && number <= kMaxNumber;
   };
   if (parse(text)) return {number, 0};
   for (const auto& [unit, ms] : {std::pair("ms", 1), std::pair("s", 1000), std::pair("m", 60'000)}) {

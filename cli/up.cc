@@ -128,7 +128,7 @@ void AddUp(CLI::App& parent, Action* action) {
   CLI::App* app = parent.add_subcommand("up", "run a coordinator and workers on this machine, in the foreground");
   app->footer("Examples:\n  xlad up --workers 4 --devices 2\n  xlad up --workers 2 --device cpu:2,opaque:2\n"
               "A worker that ends is replaced.\n"
-              "SIGTERM or Ctrl-C drains: running jobs stop after a step, save their state, and continue at the next "
+              "SIGTERM or Ctrl-C drains: running jobs stop after a step, save their state, and continue at the next\n"
               "start. After SIGTERM, the exit code is then 75, or 0 if no job was running.");
   app->add_option(
          "--listen", options->cluster.listen,

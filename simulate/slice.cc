@@ -40,7 +40,7 @@ std::vector<int> MostEvenSizes(int chips, int dimensions, int least) {
   return best;
 }
 
-// The name of a topology of about `chips` chips that is built, in at least `slices` slices.
+// The name of a topology that exists, with about `chips` chips in at least `slices` slices.
 absl::StatusOr<std::string> BuiltTopology(const machine::Chip& chip, int64_t chips, int64_t slices) {
   if (chip.dcn_bytes_per_s == 0) {
     if (chip.ici_max_chips > 0) chips = std::min<int64_t>(chips, chip.ici_max_chips);
@@ -140,7 +140,7 @@ absl::StatusOr<Slice> ParseSlice(absl::string_view topology, const std::optional
   if (slices == 1) return slice;
   if (slice.chip.dcn_bytes_per_s == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "found topology \"", topology, "\" of ", slices, " slices, expected one slice, because the file of ", "chip ",
+        "found topology \"", topology, "\" of ", slices, " slices, expected one slice, because the file of chip ",
         slice.chip.name, " has no table [dcn]; pass a chip file with this table as --chip"));
   }
   slice.grid.push_back(slices);
