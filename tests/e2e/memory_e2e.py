@@ -1,6 +1,6 @@
 """Trains a model that is larger than the memory of the coordinator, saves its state and resumes it.
 
-The coordinator's data (RLIMIT_DATA) is limited to a quarter of the state, whose size is XLAD_MODEL_MB (default 512).
+The coordinator's data (RLIMIT_DATA) is limited to a third of the state, whose size is XLAD_MODEL_MB (default 384).
 Prints the peak of the coordinator's resident memory, which includes its program file.
 """
 
@@ -16,11 +16,11 @@ import unittest
 
 from harness import XLAD, Cluster, cluster, folder, xlad
 
-MODEL_MB = int(os.environ.get("XLAD_MODEL_MB", "512"))
-LIMIT_MB = MODEL_MB // 4
+MODEL_MB = int(os.environ.get("XLAD_MODEL_MB", "384"))
+LIMIT_MB = MODEL_MB // 3
 STACK_BYTES = 1 << 20  # The limit counts the full stack size of each thread, although little of it is used.
 MOST_RESIDENT_MB = 200
-CLIENT_MODEL_MB = 256
+CLIENT_MODEL_MB = 192
 MOST_CLIENT_MB = 160  # Includes its program file.
 TENSORS = 8
 COLUMNS = 4096

@@ -12,7 +12,8 @@ import subprocess
 import unittest
 import uuid
 
-from harness import OWN_EXAMPLES, PATIENCE_S, XLAD, Cluster, CommunicationTest, folder, mesh_text, wait_for, xlad
+from harness import (ALL_CASES, OWN_EXAMPLES, PATIENCE_S, XLAD, Cluster, CommunicationTest, folder, mesh_text, wait_for,
+                     xlad)
 
 OK = re.compile(r"^# Out of bounds values\s+: 0 OK$", re.MULTILINE)
 FOLDER = pathlib.Path(XLAD).parent
@@ -105,9 +106,10 @@ class BenchTest(CommunicationTest):
         return able, path
 
     def test_shared_memory_runs_every_plan_that_can_be_checked(self):
-        for ranks in (3, 4):
-            for collective in ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce",
-                               "gather", "scatter", "collective_permute", "barrier"):
+        collectives = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce", "gather",
+                       "scatter", "collective_permute", "barrier")
+        for number, collective in enumerate(collectives):
+            for ranks in (3, 4) if ALL_CASES or number == 0 else (3 + number % 2,):
                 able, plans = self.plans_of(collective, ranks)
                 rows = self.where / "rows.json"
                 with self.subTest(collective=collective, ranks=ranks, able=able):
