@@ -15,6 +15,7 @@
 #include "compiler/analysis/row_form.h"
 #include "compiler/analysis/step_computations.h"
 #include "compiler/passes/fusion_limits.h"
+#include "compiler/passes/kernel_limits.h"
 #include "compiler/passes/passes.h"
 #include "hlo/build/builder.h"
 
@@ -100,6 +101,7 @@ bool HasAllArrays(const ReductionKernel& kernel, const ReductionKernel& of) {
 bool IsSibling(const ReductionKernel& a, const ReductionKernel& b) {
   if (a.sizes != b.sizes || a.reduced != b.reduced || a.reductions + b.reductions > kMaxSiblings) return false;
   if (a.members + b.members > kMaxFusedInstructions) return false;
+  if (a.instruction->operand_count() + b.instruction->operand_count() > kMaxKernelOperands) return false;
   if (std::ssize(ResultsOf(*a.instruction)) + std::ssize(ResultsOf(*b.instruction)) > kMaxFusionResults) return false;
   const auto& [fewer, more] = a.arrays.size() <= b.arrays.size() ? std::tie(a, b) : std::tie(b, a);
   return !fewer.arrays.empty() && HasAllArrays(more, fewer);
@@ -174,8 +176,7 @@ class SiblingFuser {
       const std::vector<Instruction*> made = Copy(*kernel->instruction, fused, &operands);
       results.insert(results.end(), made.begin(), made.end());
     }
-    Instruction* merged =
-        computation_->Add(MakeFusion(fused, results, "fusion", "kInput", *a.instruction), operands);
+    Instruction* merged = computation_->Add(MakeFusion(fused, results, "fusion", "kInput", *a.instruction), operands);
     places_[merged] = place;
     int64_t result = 0;
     for (const ReductionKernel* kernel : {&a, &b}) Replace(kernel->instruction, merged, &result);

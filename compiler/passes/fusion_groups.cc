@@ -10,6 +10,7 @@
 #include "compiler/analysis/clone.h"
 #include "compiler/analysis/op_cost.h"
 #include "compiler/passes/fusion_limits.h"
+#include "compiler/passes/kernel_limits.h"
 
 namespace xlad::compiler {
 namespace {
@@ -77,6 +78,13 @@ std::vector<const Instruction*> UsersIn(const Instruction& instruction, const Fu
     if (absl::c_linear_search(member->operands(), &instruction)) users.push_back(member);
   }
   return users;
+}
+
+// The number of inputs that the group would have at most if the instruction became a member.
+int64_t InputsWith(const Instruction& instruction, const FusionGroup& group) {
+  const int64_t others = std::ssize(group.inputs) - (group.inputs.contains(&instruction) ? 1 : 0);
+  return others + absl::c_count_if(instruction.operands(),
+                                   [&](const Instruction* operand) { return !group.inputs.contains(operand); });
 }
 
 bool IsFreeToRecompute(const Instruction& instruction) {
@@ -182,6 +190,7 @@ void FusionPlanner::StartGroup(Instruction* instruction) {
   group.evaluations = {group.elements, 1};
   group.roots = {instruction};
   group.maps[instruction] = {FusionGroup::kIdentity};
+  group.inputs.insert(instruction->operands().begin(), instruction->operands().end());
   groups_of_[number_.at(instruction)].push_back(std::ssize(groups_));
   groups_.push_back(std::move(group));
   group_marks_.push_back(0);
@@ -190,6 +199,7 @@ void FusionPlanner::StartGroup(Instruction* instruction) {
 bool FusionPlanner::Join(Instruction* instruction, int group, bool as_root) {
   FusionGroup& joined = groups_[group];
   if (std::ssize(joined.maps) >= kMaxFusedInstructions) return false;
+  if (InputsWith(*instruction, joined) > std::max(kMaxKernelOperands, std::ssize(joined.inputs))) return false;
   std::vector<int> maps = MapsIn(*instruction, &joined);
   if (as_root && maps != std::vector<int>{FusionGroup::kIdentity}) return false;
   if (!IsAllowed(*instruction, maps, joined)) return false;
@@ -198,6 +208,8 @@ bool FusionPlanner::Join(Instruction* instruction, int group, bool as_root) {
     if (is_computed && joined.evaluations[map] > instruction->shape().elements()) ++joined.recomputed;
   }
   joined.maps[instruction] = std::move(maps);
+  joined.inputs.erase(instruction);
+  joined.inputs.insert(instruction->operands().begin(), instruction->operands().end());
   groups_of_[number_.at(instruction)].push_back(group);
   if (as_root) {
     joined.roots.push_back(instruction);

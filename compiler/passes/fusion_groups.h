@@ -31,6 +31,8 @@ struct FusionGroup {
   std::vector<Instruction*> roots;  // The results, last in program order first.
   // The members, each with the index maps under which it is computed.
   absl::flat_hash_map<const Instruction*, std::vector<int>> maps;
+  // The operands of members that are not members themselves. Some of them may become members later.
+  absl::flat_hash_set<const Instruction*> inputs;
   // For each map, the number of times that a member under this map is computed in one execution of the loop.
   std::vector<int64_t> evaluations;
   absl::flat_hash_map<std::string, int> map_ids;  // The number of the map for each MapKey.
@@ -64,7 +66,7 @@ class FusionPlanner {
   bool JoinAsRoot(Instruction* instruction, const Consumers& consumers);
   void StartGroup(Instruction* instruction);
   // Adds the instruction to a group whose members use it. Returns false and leaves the members unchanged if the group
-  // could then not be emitted or would recompute too much.
+  // could then not be emitted, would have too many operands, or would recompute too much.
   bool Join(Instruction* instruction, int group, bool as_root);
   std::vector<int> MapsIn(const Instruction& instruction, FusionGroup* group) const;
   int OperandMap(const Instruction& user, int64_t operand, int map, FusionGroup* group) const;

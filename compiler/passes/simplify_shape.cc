@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/rounding.h"
+#include "compiler/passes/kernel_limits.h"
 #include "compiler/passes/simplify_rules.h"
 #include "hlo/analysis/constants.h"
 
@@ -133,6 +135,16 @@ Instruction* SimplifySlice(Instruction* slice, hlo::Builder& builder) {
   return builder.Slice(x->operand(0), start, limit, stride);
 }
 
+// Concatenates several parts of the arrays, and then their results.
+Instruction* ConcatenateInParts(const std::vector<Instruction*>& arrays, int64_t dimension, hlo::Builder& builder) {
+  const int64_t count = std::ssize(arrays), size = CeilDiv(count, CeilDiv(count, kMaxKernelOperands));
+  std::vector<Instruction*> parts;
+  for (int64_t at = 0; at < count; at += size) {
+    parts.push_back(builder.Concatenate(absl::MakeConstSpan(arrays).subspan(at, size), dimension));
+  }
+  return builder.Concatenate(parts, dimension);
+}
+
 Instruction* SimplifyConcatenate(Instruction* concatenate, hlo::Builder& builder) {
   if (concatenate->operand_count() == 1) return concatenate->operand(0);
   const int64_t dimension = concatenate->dimensions()[0];
@@ -140,6 +152,7 @@ Instruction* SimplifyConcatenate(Instruction* concatenate, hlo::Builder& builder
   for (Instruction* piece : concatenate->operands()) {
     if (piece->shape().dim(dimension) != 0) kept.push_back(piece);
   }
+  if (std::ssize(kept) > kMaxKernelOperands) return ConcatenateInParts(kept, dimension, builder);
   if (kept.empty() || std::ssize(kept) == concatenate->operand_count()) return nullptr;
   return builder.Concatenate(kept, dimension);
 }

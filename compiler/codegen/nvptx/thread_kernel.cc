@@ -14,12 +14,16 @@
 #include "compiler/codegen/llvm/reductions.h"
 #include "compiler/codegen/nvptx/thread_transpose.h"
 #include "compiler/kernel/gpu_target.h"
+#include "compiler/passes/fusion_limits.h"
+#include "compiler/passes/kernel_limits.h"
 
 namespace xlad::compiler {
 namespace {
 
 using hlo::Instruction;
 using hlo::Opcode;
+
+static_assert(kMaxKernelOperands + kMaxFusionResults <= kMaxArguments);
 
 class ThreadKernelBuilder {
  public:
