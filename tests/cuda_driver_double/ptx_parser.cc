@@ -212,6 +212,11 @@ class Parser : private Reader {
     if (Peek() == "(") ParseParameters(&function_->results);
     function_->name = Next();
     if (Peek() == "(") ParseParameters(&function_->parameters);
+    // The limit of PTX before version 8.1.
+    if (is_kernel && function_->parameter_bytes > 4096) {
+      Fail(Line(),
+           "found " + std::to_string(function_->parameter_bytes) + " bytes of parameters, expected at most 4096");
+    }
     while (Peek() != "{" && Peek() != ";") {
       const std::string directive = Next();
       if (!StartsWith(directive, ".")) continue;

@@ -476,6 +476,10 @@ TEST_F(PtxTest, OtherTextsAreRefusedWithTheLine) {
             "line 5: found no function 'f', expected one in the module");
   EXPECT_EQ(error_of(head + ".func f() {\n ret;\n}\n.entry k() {\n call.uni f, (%r1);\n ret;\n}\n"),
             "line 8: a call of 'f' and its definition have different numbers of values");
+  const std::string large = head + ".entry k(.param .align 8 .b8 x[";
+  EXPECT_EQ(error_of(large + "4104]) {\n ret;\n}\n"), "line 4: found 4104 bytes of parameters, expected at most 4096");
+  std::string error;
+  EXPECT_NE(ParsePtx(large + "4096]) {\n ret;\n}\n", &memory_, &error), nullptr) << error;
 }
 
 }  // namespace

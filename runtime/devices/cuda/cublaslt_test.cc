@@ -306,6 +306,8 @@ TEST_F(CublasLtTest, FailuresOfAProduct) {
 TEST_F(CublasLtTest, AnErrorOfAsynchronousWorkIsNotTakenForACodeOfTheLibrary) {
   const cuda::Driver& driver = **cuda::LoadDriver(kDouble);
   const cuda::CublasLt& products = **cuda::LoadCublasLt(kCublasLtDouble);
+  const auto gpu = cuda::Gpu::Open(&driver, 0);  // Its context is current.
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
   cuda::StreamHandle stream = nullptr;
   ASSERT_EQ(driver.cuStreamCreate(&stream, 0), cuda::kSuccess);
   // tests/cuda_driver_double/driver_double_hooks.h

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <map>
+#include <thread>
 
 #include "absl/strings/escaping.h"
 #include "base/file_descriptor.h"
@@ -162,7 +163,10 @@ TEST_F(CudaDeviceTest, SharedMemoryEndsWithItsGpu) {
   Configure("memory=1048576");  // Another memory than that of the parent.
   cuda::DevicePointer address = 0;
   cuda::IpcHandle handle{};
-  const bool is_shared = driver.cuMemAlloc_v2(&address, 512) == cuda::kSuccess &&
+  cuda::ContextHandle context = nullptr;
+  const bool is_shared = driver.cuDevicePrimaryCtxRetain(&context, 0) == cuda::kSuccess &&
+                         driver.cuCtxSetCurrent(context) == cuda::kSuccess &&
+                         driver.cuMemAlloc_v2(&address, 512) == cuda::kSuccess &&
                          driver.cuIpcGetMemHandle(&handle, address) == cuda::kSuccess &&
                          WriteAll(ready, absl::string_view(handle.bytes, sizeof handle.bytes));
   char end = 0;
@@ -298,7 +302,8 @@ TEST_F(CudaDeviceTest, SynchronizeWaitsAfterAnErrorToo) {
   Configure("fail=cuEventRecord:1");
   const absl::Status status = stream->Record().status();
   EXPECT_THAT(Message(status), HasSubstr("cuEventRecord"));
-  EXPECT_EQ(stream->Synchronize(), status);
+  // The other thread has no current context before this call.
+  std::thread([&] { EXPECT_EQ(stream->Synchronize(), status); }).join();
   EXPECT_TRUE((*event)->IsDone());
 }
 

@@ -85,8 +85,8 @@ CudaStream::~CudaStream() {
 
 // Any call of the driver, including the first one, can return the error of earlier work.
 absl::Status CudaStream::Begin() {
-  XLAD_RETURN_IF_ERROR(status_->Get());
   const absl::Status status = gpu_->Activate();
+  XLAD_RETURN_IF_ERROR(status_->Get());
   if (status.ok()) return status;
   return status_->Note(absl::Status(status.code(), absl::StrCat(status.message(), LastWorkText(last_))));
 }

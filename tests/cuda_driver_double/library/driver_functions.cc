@@ -4,14 +4,19 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 #include "tests/cuda_driver_double/driver_double_hooks.h"
 #include "tests/cuda_driver_double/library/driver_objects.h"
 
 namespace xlad::runtime::cuda {
 
-struct ContextObject {};
 struct PoolObject {};
+struct ContextObject {
+  int users = 0;       // The calls of cuDevicePrimaryCtxRetain without one of cuDevicePrimaryCtxRelease.
+  int64_t number = 0;  // Changes when the context is destroyed.
+};
 struct EventObject {
   std::shared_ptr<cuda_double::EventState> state = std::make_shared<cuda_double::EventState>();
 };
@@ -26,7 +31,15 @@ namespace {
 using cuda_double::DriverDouble;
 using cuda_double::WindowMemory;
 
-ContextObject the_context;
+// The primary contexts, by device. A context is destroyed with the last call of cuDevicePrimaryCtxRelease.
+std::mutex context_mutex;
+auto& contexts = *new std::map<DeviceId, ContextObject>();
+// The current context of the thread.
+thread_local struct {
+  const ContextObject* context = nullptr;
+  int64_t number = 0;
+} current;
+
 PoolObject the_pool;
 
 cuda_double::WindowMemory& Memory() { return DriverDouble::Get().memory(); }
@@ -152,13 +165,18 @@ Result RefuseInCapture() {
 
 void SetCaptureOfThread(StreamObject::Capture* capture) { capture_of_thread = capture; }
 
+bool HasContext() {
+  const std::lock_guard<std::mutex> lock(context_mutex);
+  return current.context != nullptr && current.context->users > 0 && current.number == current.context->number;
+}
+
 // Enters a function that must not be called for a stream whose work is captured.
 #define XLAD_ENTER_WITHOUT_CAPTURE(name, stream) \
-  XLAD_ENTER(name);                              \
+  XLAD_ENTER_WITH_CONTEXT(name);                 \
   if (const Result refused = RefuseCapture(stream); refused != kSuccess) return refused
 // Enters a function that must not be called by a thread that captures.
 #define XLAD_ENTER_OUTSIDE_CAPTURE(name) \
-  XLAD_ENTER(name);                      \
+  XLAD_ENTER_WITH_CONTEXT(name);         \
   if (const Result refused = RefuseInCapture(); refused != kSuccess) return refused
 
 Result cuInit(unsigned) {
@@ -211,15 +229,27 @@ Result cuDeviceGetAttribute(int* value, int attribute, DeviceId) {
   if (attribute == kMemoryPoolsSupported) *value = settings.pools;
   return kSuccess;
 }
-Result cuDevicePrimaryCtxRetain(ContextHandle* context, DeviceId) {
+Result cuDevicePrimaryCtxRetain(ContextHandle* context, DeviceId device) {
   XLAD_ENTER(cuDevicePrimaryCtxRetain);
-  *context = &the_context;
+  const std::lock_guard<std::mutex> lock(context_mutex);
+  *context = &contexts[device];
+  ++(*context)->users;
   return kSuccess;
 }
-Result cuDevicePrimaryCtxRelease_v2(DeviceId) { return kSuccess; }
-Result cuCtxSetCurrent(ContextHandle) {
-  XLAD_ENTER(cuCtxSetCurrent);
+Result cuDevicePrimaryCtxRelease_v2(DeviceId device) {
+  const std::lock_guard<std::mutex> lock(context_mutex);
+  ContextObject& context = contexts[device];
+  if (context.users == 0) return kInvalidContext;
+  if (--context.users == 0) ++context.number;
   return kSuccess;
+}
+// After an error of asynchronous work, the context becomes current nevertheless.
+Result cuCtxSetCurrent(ContextHandle context) {
+  const Result entered = DriverDouble::Get().Enter("cuCtxSetCurrent");
+  if (entered != kSuccess && entered != DriverDouble::Get().broken()) return entered;
+  const std::lock_guard<std::mutex> lock(context_mutex);
+  current = {context, context->number};
+  return entered;
 }
 
 // Modules.
@@ -245,19 +275,20 @@ Result cuModuleLoadDataEx(ModuleHandle* module, const void* image, unsigned num_
   return kInvalidPtx;
 }
 Result cuModuleUnload(ModuleHandle module) {
+  if (!HasContext()) return kInvalidContext;
   for (const uint64_t address : module->program->variables) Memory().Free(address);
   delete module;
   return kSuccess;
 }
 Result cuModuleGetFunction(FunctionHandle* function, ModuleHandle module, const char* name) {
-  XLAD_ENTER(cuModuleGetFunction);
+  XLAD_ENTER_WITH_CONTEXT(cuModuleGetFunction);
   const auto found = module->functions.find(name);
   if (found == module->functions.end() || !found->second.function->is_kernel) return kNotFound;
   *function = &found->second;
   return kSuccess;
 }
 Result cuLaunchKernel(XLAD_CUDA_LAUNCH_PARAMETERS) {
-  XLAD_ENTER(cuLaunchKernel);
+  XLAD_ENTER_WITH_CONTEXT(cuLaunchKernel);
   const cuda_double::Function& kernel = *function->function;
   if (grid_x < 1 || grid_y != 1 || grid_z != 1 || block_x < 1 || block_y != 1 || block_z != 1) return kInvalidValue;
   if (kernel.required_threads != 0 && kernel.required_threads != static_cast<int>(block_x)) return kInvalidValue;
@@ -285,11 +316,12 @@ Result cuLaunchHostFunc(StreamHandle stream, HostFunction function, void* argume
 
 // Streams and events.
 Result cuStreamCreate(StreamHandle* stream, unsigned) {
-  XLAD_ENTER(cuStreamCreate);
+  XLAD_ENTER_WITH_CONTEXT(cuStreamCreate);
   *stream = new StreamObject;
   return kSuccess;
 }
 Result cuStreamDestroy_v2(StreamHandle stream) {
+  if (!HasContext()) return kInvalidContext;
   delete stream;
   return kSuccess;
 }
@@ -309,11 +341,12 @@ Result cuStreamWaitEvent(StreamHandle stream, EventHandle event, unsigned) {
   return kSuccess;
 }
 Result cuEventCreate(EventHandle* event, unsigned) {
-  XLAD_ENTER(cuEventCreate);
+  XLAD_ENTER_WITH_CONTEXT(cuEventCreate);
   *event = new EventObject;
   return kSuccess;
 }
 Result cuEventDestroy_v2(EventHandle event) {
+  if (!HasContext()) return kInvalidContext;
   delete event;
   return kSuccess;
 }
@@ -333,7 +366,7 @@ Result cuEventRecord(EventHandle event, StreamHandle stream) {
   return kSuccess;
 }
 Result cuEventQuery(EventHandle event) {
-  XLAD_ENTER(cuEventQuery);
+  XLAD_ENTER_WITH_CONTEXT(cuEventQuery);
   const std::lock_guard<std::mutex> lock(event->state->mutex);
   return event->state->reached >= event->state->recorded ? kSuccess : kNotReady;
 }
@@ -347,7 +380,7 @@ Result cuEventSynchronize(EventHandle event) {
 
 // Memory.
 Result cuMemGetInfo_v2(size_t* free, size_t* total) {
-  XLAD_ENTER(cuMemGetInfo_v2);
+  XLAD_ENTER_WITH_CONTEXT(cuMemGetInfo_v2);
   *free = Memory().free_bytes();
   *total = Memory().total_bytes();
   return kSuccess;
@@ -359,6 +392,7 @@ Result cuMemAlloc_v2(DevicePointer* address, size_t bytes) {
   return *address != 0 ? kSuccess : kOutOfMemory;
 }
 Result cuMemFree_v2(DevicePointer address) {
+  if (!HasContext()) return kInvalidContext;
   if (const Result refused = RefuseInCapture(); refused != kSuccess) return refused;
   return Memory().Free(address) ? kSuccess : kInvalidValue;
 }
@@ -371,6 +405,7 @@ Result cuMemAllocAsync(DevicePointer* address, size_t bytes, StreamHandle stream
   return *address != 0 ? kSuccess : kOutOfMemory;
 }
 Result cuMemFreeAsync(DevicePointer address, StreamHandle stream) {
+  if (!HasContext()) return kInvalidContext;
   if (Memory().Range(address, 1) == nullptr) return kInvalidValue;
   stream->queue.Add([address] { return Memory().Free(address) ? kSuccess : kInvalidValue; }, /*always=*/true);
   return kSuccess;
@@ -385,7 +420,7 @@ Result cuMemPoolSetAttribute(PoolHandle, int, void*) {
   return kSuccess;
 }
 Result cuIpcGetMemHandle(IpcHandle* handle, DevicePointer address) {
-  XLAD_ENTER(cuIpcGetMemHandle);
+  XLAD_ENTER_WITH_CONTEXT(cuIpcGetMemHandle);
   WindowMemory::Exported exported;
   if (!Memory().Export(address, &exported)) return kInvalidValue;
   static_assert(sizeof exported <= sizeof *handle);
@@ -403,17 +438,23 @@ Result cuIpcOpenMemHandle_v2(DevicePointer* address, IpcHandle handle, unsigned 
   *address = Memory().Open(exported);
   return *address != 0 ? kSuccess : kInvalidValue;
 }
-Result cuIpcCloseMemHandle(DevicePointer address) { return Memory().Close(address) ? kSuccess : kInvalidValue; }
+Result cuIpcCloseMemHandle(DevicePointer address) {
+  if (!HasContext()) return kInvalidContext;
+  return Memory().Close(address) ? kSuccess : kInvalidValue;
+}
 Result cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
   XLAD_ENTER_OUTSIDE_CAPTURE(cuMemHostAlloc);
   *memory = Memory().AllocatePinned(bytes);
   return *memory != nullptr ? kSuccess : kOutOfMemory;
 }
-Result cuMemFreeHost(void* memory) { return Memory().FreePinned(memory) ? kSuccess : kInvalidValue; }
+Result cuMemFreeHost(void* memory) {
+  if (!HasContext()) return kInvalidContext;
+  return Memory().FreePinned(memory) ? kSuccess : kInvalidValue;
+}
 
 // Copies.
 Result cuMemcpyAsync(DevicePointer to, DevicePointer from, size_t bytes, StreamHandle stream) {
-  XLAD_ENTER(cuMemcpyAsync);
+  XLAD_ENTER_WITH_CONTEXT(cuMemcpyAsync);
   if (to < from + bytes && from < to + bytes) return kInvalidValue;  // A real driver leaves the result undefined.
   if (Memory().Range(to, bytes) == nullptr || Memory().Range(from, bytes) == nullptr) return kInvalidValue;
   Operation copy;
@@ -424,15 +465,15 @@ Result cuMemcpyAsync(DevicePointer to, DevicePointer from, size_t bytes, StreamH
   return Enqueue(stream, std::move(copy));
 }
 Result cuMemcpyHtoDAsync_v2(DevicePointer to, const void* from, size_t bytes, StreamHandle stream) {
-  XLAD_ENTER(cuMemcpyHtoDAsync_v2);
+  XLAD_ENTER_WITH_CONTEXT(cuMemcpyHtoDAsync_v2);
   return EnqueueHostCopy(stream, Memory().Range(to, bytes), from, bytes);
 }
 Result cuMemcpyDtoHAsync_v2(void* to, DevicePointer from, size_t bytes, StreamHandle stream) {
-  XLAD_ENTER(cuMemcpyDtoHAsync_v2);
+  XLAD_ENTER_WITH_CONTEXT(cuMemcpyDtoHAsync_v2);
   return EnqueueHostCopy(stream, to, Memory().Range(from, bytes), bytes);
 }
 Result cuMemsetD8Async(DevicePointer to, unsigned char value, size_t bytes, StreamHandle stream) {
-  XLAD_ENTER(cuMemsetD8Async);
+  XLAD_ENTER_WITH_CONTEXT(cuMemsetD8Async);
   if (Memory().Range(to, bytes) == nullptr) return kInvalidValue;
   Operation fill;
   fill.kind = Operation::Kind::kFill;

@@ -70,10 +70,16 @@ Result RefuseCapture(StreamHandle stream);
 Result RefuseInCapture();
 // Sets the capture of the calling thread; null if it has none.
 void SetCaptureOfThread(StreamObject::Capture* capture);
+// Whether the calling thread has a current context, which has not been destroyed. Without one, functions that work on
+// memory, streams, events or modules return kInvalidContext.
+bool HasContext();
 
 }  // namespace xlad::runtime::cuda
 
-#define XLAD_ENTER(name)                                                                                      \
+#define XLAD_ENTER(name)                                                                                   \
   if (const Result entered = ::xlad::cuda_double::DriverDouble::Get().Enter(#name); entered != kSuccess) { \
-    return entered;                                                                                           \
+    return entered;                                                                                        \
   }
+#define XLAD_ENTER_WITH_CONTEXT(name) \
+  XLAD_ENTER(name);                   \
+  if (!::xlad::runtime::cuda::HasContext()) return ::xlad::runtime::cuda::kInvalidContext

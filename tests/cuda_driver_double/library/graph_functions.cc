@@ -20,7 +20,7 @@ struct {
 }  // namespace
 
 Result cuStreamBeginCapture_v2(StreamHandle stream, int mode) {
-  XLAD_ENTER(cuStreamBeginCapture_v2);
+  XLAD_ENTER_WITH_CONTEXT(cuStreamBeginCapture_v2);
   if (stream->capture != nullptr || mode != kCaptureThreadLocal) return kInvalidValue;
   stream->capture = std::make_unique<StreamObject::Capture>();
   stream->capture->thread = std::this_thread::get_id();
@@ -39,7 +39,7 @@ Result cuStreamEndCapture(StreamHandle stream, GraphHandle* graph) {
   return kSuccess;
 }
 Result cuGraphInstantiateWithFlags(GraphExecHandle* exec, GraphHandle graph, unsigned long long) {  // NOLINT
-  XLAD_ENTER(cuGraphInstantiateWithFlags);
+  XLAD_ENTER_WITH_CONTEXT(cuGraphInstantiateWithFlags);
   *exec = new GraphExecObject{std::make_shared<const std::vector<Operation>>(graph->nodes)};
   ++counts.executables;
   ++counts.instantiations;
@@ -47,7 +47,7 @@ Result cuGraphInstantiateWithFlags(GraphExecHandle* exec, GraphHandle graph, uns
 }
 // The graph must have the same nodes except for their parameters.
 Result cuGraphExecUpdate_v2(GraphExecHandle exec, GraphHandle graph, GraphUpdateInfo* info) {
-  XLAD_ENTER(cuGraphExecUpdate_v2);
+  XLAD_ENTER_WITH_CONTEXT(cuGraphExecUpdate_v2);
   *info = {};
   const std::vector<Operation>& old = *exec->nodes;
   bool is_same = old.size() == graph->nodes.size();
@@ -63,7 +63,7 @@ Result cuGraphExecUpdate_v2(GraphExecHandle exec, GraphHandle graph, GraphUpdate
   return kSuccess;
 }
 Result cuGraphLaunch(GraphExecHandle exec, StreamHandle stream) {
-  XLAD_ENTER(cuGraphLaunch);
+  XLAD_ENTER_WITH_CONTEXT(cuGraphLaunch);
   if (const Result refused = RefuseCapture(stream); refused != kSuccess) return refused;
   for (const Operation& node : *exec->nodes) {
     if (const Result checked = CheckOperation(node); checked != kSuccess) return checked;
