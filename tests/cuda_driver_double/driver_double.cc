@@ -19,6 +19,7 @@ Settings ReadSettings(const std::string& text) {
     if (key == "pools") settings.pools = std::stoi(value);
     if (key == "cublaslt") settings.cublaslt = std::stoi(value);
     if (key == "races") settings.races = std::stoi(value);
+    if (key == "drop_barrier") settings.drop_barrier = std::stoi(value);
     if (key == "memory") settings.memory = std::stoull(value);
     if (key == "fail") {
       std::istringstream parts(value);

@@ -27,11 +27,12 @@ using runtime::cuda::Result;
 //   pools=1                    1 if memory pools are supported, otherwise 0
 //   cublaslt=130100            the version of the test double of cuBLASLt
 //   races=1                    races between the threads of a kernel are errors (race_checker.h); slow
+//   drop_barrier=3             loaded modules lack the barrier with this number, from 0 in the order of the PTX
 //   fail=FUNCTION:CODE[:CALLS] the first CALLS calls (default: 0) of the function succeed, later ones return CODE
 // The function may also be one of cuBLASLt (tests/cublaslt_double).
 // The environment variable CUDA_VISIBLE_DEVICES selects some of the GPUs, by their numbers.
 struct Settings {
-  int devices = 1, version = 12040, capability = 90, pools = 1, cublaslt = 130100, races = 0;
+  int devices = 1, version = 12040, capability = 90, pools = 1, cublaslt = 130100, races = 0, drop_barrier = -1;
   uint64_t memory = uint64_t{16} << 30;
   std::vector<int> visible;  // The numbers of the GPUs that programs can use; `devices` is the number of these.
   struct Failure {

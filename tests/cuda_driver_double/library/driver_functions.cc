@@ -87,6 +87,18 @@ std::vector<std::byte> PackArguments(const cuda_double::Function& kernel, void**
   return packed;
 }
 
+// Replaces the barrier with this number by spaces, so that the numbers of lines stay the same.
+std::string WithoutBarrier(std::string ptx, int number) {
+  size_t at = ptx.find("bar.sync");
+  for (int i = 0; i < number && at != std::string::npos; ++i) at = ptx.find("bar.sync", at + 1);
+  for (; number >= 0 && at < ptx.size(); ++at) {
+    const bool is_last = ptx[at] == ';';
+    ptx[at] = ' ';
+    if (is_last) break;
+  }
+  return ptx;
+}
+
 thread_local StreamObject::Capture* capture_of_thread = nullptr;
 
 Result EnqueueHostCopy(StreamHandle stream, void* to, const void* from, size_t bytes) {
@@ -257,7 +269,8 @@ Result cuModuleLoadDataEx(ModuleHandle* module, const void* image, unsigned num_
   XLAD_ENTER_OUTSIDE_CAPTURE(cuModuleLoadDataEx);
   auto loaded = std::make_unique<ModuleObject>();
   std::string error;
-  loaded->program = cuda_double::ParsePtx(static_cast<const char*>(image), &Memory(), &error);
+  const std::string ptx = WithoutBarrier(static_cast<const char*>(image), DriverDouble::Get().settings().drop_barrier);
+  loaded->program = cuda_double::ParsePtx(ptx, &Memory(), &error);
   if (loaded->program != nullptr) {
     for (const auto& [name, function] : loaded->program->functions) {
       loaded->functions[name] = {function.get(), loaded->program, false};
