@@ -132,7 +132,8 @@ std::string LibraryText() { return TakeOpensslError(ERR_peek_last_error()); }
 
 class SecureConnection final : public SecuredConnection {
  public:
-  SecureConnection(Connection* inner, SharedKey key) : inner_(inner), key_(std::move(key)) {}
+  SecureConnection(Connection* inner, SharedKey key, int64_t rekey_bytes)
+      : inner_(inner), rekey_bytes_(rekey_bytes), key_(std::move(key)) {}
   void Own(std::unique_ptr<Connection> inner) override { owned_ = std::move(inner); }
 
   absl::Status Handshake(bool is_client) {
@@ -223,6 +224,14 @@ class SecureConnection final : public SecuredConnection {
     encrypted->clear();
     const std::lock_guard<std::mutex> lock(tls_mutex_);
     ERR_clear_error();
+    if (encrypted_bytes_ >= rekey_bytes_) {
+      // The next write begins with a message after which both sides use a new key for this direction.
+      if (SSL_key_update(tls_.get(), SSL_KEY_UPDATE_NOT_REQUESTED) != 1) {
+        return absl::InternalError(absl::StrCat("cannot change the key: ", LibraryText()));
+      }
+      encrypted_bytes_ = 0;
+    }
+    encrypted_bytes_ += std::ssize(bytes);
     size_t n = 0;
     if (SSL_write_ex(tls_.get(), bytes.data(), bytes.size(), &n) != 1 || n != bytes.size()) {
       return absl::InternalError(absl::StrCat("cannot encrypt: ", LibraryText()));
@@ -240,19 +249,22 @@ class SecureConnection final : public SecuredConnection {
   }
 
   Connection* const inner_;
+  const int64_t rekey_bytes_;
   std::unique_ptr<Connection> owned_;  // May be null.
   SharedKey key_;
   std::mutex write_mutex_;  // Held while a record is written, so that records stay in order. Taken before tls_mutex_.
   std::string unwritten_;   // Guarded by write_mutex_: the rest of a record that TryWrite wrote in part.
   std::string encrypted_;   // Guarded by write_mutex_.
-  std::mutex tls_mutex_;    // Guards tls_ and wire_.
-  Wire wire_;               // Declared before tls_, which uses it.
+  std::mutex tls_mutex_;    // Guards tls_, wire_ and encrypted_bytes_.
+  int64_t encrypted_bytes_ = 0;  // The number of bytes that were encrypted with the current key.
+  Wire wire_;                    // Declared before tls_, which uses it.
   Tls tls_;
   std::vector<std::byte> received_ = std::vector<std::byte>(kChunkBytes);  // Used only by the reading thread.
 };
 
 absl::StatusOr<std::unique_ptr<SecuredConnection>> Secure(Connection* inner, absl::string_view key,
-                                                          absl::string_view context, bool is_client) {
+                                                          absl::string_view context, int64_t rekey_bytes,
+                                                          bool is_client) {
   if (key.size() < kMinKeyBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("found a key of ", key.size(), " bytes, expected at least ", kMinKeyBytes));
@@ -265,7 +277,7 @@ absl::StatusOr<std::unique_ptr<SecuredConnection>> Secure(Connection* inner, abs
     return absl::InternalError("cannot hash a key");
   }
   SharedKey shared{std::string(reinterpret_cast<const char*>(digest), size), Sha256Hex(context)};
-  auto connection = std::make_unique<SecureConnection>(inner, std::move(shared));
+  auto connection = std::make_unique<SecureConnection>(inner, std::move(shared), rekey_bytes);
   XLAD_RETURN_IF_ERROR(connection->Handshake(is_client));
   return connection;
 }
@@ -273,13 +285,13 @@ absl::StatusOr<std::unique_ptr<SecuredConnection>> Secure(Connection* inner, abs
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SecuredConnection>> SecureClient(Connection* inner, absl::string_view key,
-                                                                absl::string_view context) {
-  return Secure(inner, key, context, /*is_client=*/true);
+                                                                absl::string_view context, int64_t rekey_bytes) {
+  return Secure(inner, key, context, rekey_bytes, /*is_client=*/true);
 }
 
 absl::StatusOr<std::unique_ptr<SecuredConnection>> SecureServer(Connection* inner, absl::string_view key,
-                                                                absl::string_view context) {
-  return Secure(inner, key, context, /*is_client=*/false);
+                                                                absl::string_view context, int64_t rekey_bytes) {
+  return Secure(inner, key, context, rekey_bytes, /*is_client=*/false);
 }
 
 }  // namespace xlad::security

@@ -49,25 +49,22 @@ struct Secured {
 };
 
 Secured SecureBoth(Pair pair, const std::string& client_key, const std::string& server_key,
-                   const std::string& client_context = "c", const std::string& server_context = "c") {
+                   const std::string& client_context = "c", const std::string& server_context = "c",
+                   int64_t rekey_bytes = kRekeyBytes) {
   Secured secured;
   secured.plain = std::move(pair);
   std::thread server([&] {
-    secured.server = SecureServer(secured.plain.server.get(), server_key, server_context);
+    secured.server = SecureServer(secured.plain.server.get(), server_key, server_context, rekey_bytes);
     if (!secured.server.ok()) secured.plain.server->Shutdown();
   });
-  secured.client = SecureClient(secured.plain.client.get(), client_key, client_context);
+  secured.client = SecureClient(secured.plain.client.get(), client_key, client_context, rekey_bytes);
   if (!secured.client.ok()) secured.plain.client->Shutdown();
   server.join();
   return secured;
 }
 
-TEST(SecureConnection, CarriesBytesInBothDirectionsAtOnce) {
-  Secured secured = SecureBoth(Connect(), kKey, kKey);
-  ASSERT_TRUE(secured.client.ok()) << secured.client.status();
-  ASSERT_TRUE(secured.server.ok()) << secured.server.status();
-  Connection* const a = secured.client->get();
-  Connection* const b = secured.server->get();
+// Sends the same bytes in both directions at the same time. Returns their number in each direction.
+size_t ExchangeBothWays(Connection* a, Connection* b) {
   // The data is larger than the buffers of the sockets, so each side must read while the other side writes.
   const auto random = SeededRandom(7);
   std::string data(9'000'001, '\0');
@@ -89,6 +86,14 @@ TEST(SecureConnection, CarriesBytesInBothDirectionsAtOnce) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_TRUE(from_a == data);
   EXPECT_TRUE(from_b == data);
+  return data.size();
+}
+
+TEST(SecureConnection, CarriesBytesInBothDirectionsAtOnce) {
+  Secured secured = SecureBoth(Connect(), kKey, kKey);
+  ASSERT_TRUE(secured.client.ok()) << secured.client.status();
+  ASSERT_TRUE(secured.server.ok()) << secured.server.status();
+  ExchangeBothWays(secured.client->get(), secured.server->get());
 }
 
 TEST(SecureConnection, OtherKeysAndContextsAreRefusedByBothSides) {
@@ -160,6 +165,21 @@ class Relay {
   std::string seen_;
   std::thread back_, forth_;
 };
+
+TEST(SecureConnection, KeysChangeWhileBothSidesWrite) {
+  Pair left = Connect(), right = Connect();
+  Relay relay(std::move(left.server), std::move(right.client), -1);
+  Secured secured = SecureBoth({std::move(left.client), std::move(right.server)}, kKey, kKey, "c", "c", 1 << 20);
+  ASSERT_TRUE(secured.client.ok() && secured.server.ok());
+  const size_t sent = ExchangeBothWays(secured.client->get(), secured.server->get());
+  // A record adds 22 bytes to at most 16 KiB of data, and the message that announces a new key has 27 bytes.
+  Pair plain_left = Connect(), plain_right = Connect();
+  Relay plain_relay(std::move(plain_left.server), std::move(plain_right.client), -1);
+  Secured plain = SecureBoth({std::move(plain_left.client), std::move(plain_right.server)}, kKey, kKey);
+  ASSERT_TRUE(plain.client.ok() && plain.server.ok());
+  ASSERT_EQ(ExchangeBothWays(plain.client->get(), plain.server->get()), sent);
+  EXPECT_EQ(relay.Seen().size(), plain_relay.Seen().size() + 27 * (sent >> 20));
+}
 
 TEST(SecureConnection, AManInTheMiddleCanReadAndChangeNothing) {
   const std::string secret(5000, 'S');
