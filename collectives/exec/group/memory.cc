@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -72,23 +73,30 @@ absl::StatusOr<std::byte*> GroupMemory::Address(int peer, const WindowPosition& 
     return absl::DataLossError(absl::StrCat("rank ", peer, " announced window ", position.window,
                                             ", expected less than ", RankBlock::kWindows));
   }
-  Mapped& mapped = peers_[peer][position.window];
-  if (mapped.segment == nullptr || mapped.generation != position.generation) {
-    const SharedWindow& shared = control_->rank(peer).windows[position.window];
+  std::map<uint32_t, Mapped>& windows = peers_[peer];
+  auto mapped = windows.find(position.window);
+  if (mapped == windows.end() || mapped->second.generation != position.generation) {
+    const RankBlock& block = control_->rank(peer);
+    const SharedWindow& shared = block.windows[position.window];
     if (shared.generation.load(std::memory_order_acquire) != position.generation) {
       return absl::FailedPreconditionError(absl::StrCat("rank ", peer, " freed a buffer while an operation uses it"));
     }
     const std::string name(shared.segment, strnlen(shared.segment, sizeof shared.segment));
-    XLAD_ASSIGN_OR_RETURN(mapped.segment, SharedSegment::Open(name, 0));
-    PreferHugePages(*mapped.segment);
-    mapped.generation = position.generation;
+    XLAD_ASSIGN_OR_RETURN(auto segment, SharedSegment::Open(name, 0));
+    PreferHugePages(*segment);
+    // The system keeps the memory that the peer has freed as long as this rank maps it.
+    std::erase_if(windows, [&](const auto& entry) {
+      return block.windows[entry.first].generation.load(std::memory_order_relaxed) != entry.second.generation;
+    });
+    mapped = windows.insert_or_assign(position.window, Mapped{position.generation, std::move(segment)}).first;
   }
-  const uint64_t size = std::max<uint64_t>(mapped.segment->bytes(), kDataStart) - kDataStart;
+  const SharedSegment& segment = *mapped->second.segment;
+  const uint64_t size = std::max<uint64_t>(segment.bytes(), kDataStart) - kDataStart;
   if (position.offset > size || static_cast<uint64_t>(bytes) > size - position.offset) {
     return absl::DataLossError(absl::StrCat("rank ", peer, " announced a buffer at ", position.offset,
                                             " of its window of ", size, " bytes, expected room for ", bytes, " bytes"));
   }
-  return mapped.segment->data() + kDataStart + position.offset;
+  return segment.data() + kDataStart + position.offset;
 }
 
 }  // namespace xlad::collectives

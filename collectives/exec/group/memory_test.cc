@@ -79,5 +79,26 @@ TEST_F(GroupMemoryTest, UnknownWindowsTakeNoMemory) {
   EXPECT_LT(mallinfo2().uordblks, before + 10'000);
 }
 
+// The number of mappings of segments in this process.
+int64_t MappedSegments() {
+  const std::string maps = *RealFileSystem().Read("/proc/self/maps");
+  int64_t count = 0;
+  for (size_t at = maps.find("/memfd:xlad"); at != std::string::npos; at = maps.find("/memfd:xlad", at + 1)) ++count;
+  return count;
+}
+
+TEST_F(GroupMemoryTest, APeerUnmapsWhatTheOwnerHasFreed) {
+  const int64_t before = MappedSegments();
+  const auto map = [&](std::byte* address) { return peer_->Address(0, *owner_->Find(address, 5000), 5000).ok(); };
+  std::byte* const first = *owner_->Allocate(5000);
+  std::byte* const second = *owner_->Allocate(5000);
+  std::byte* const third = *owner_->Allocate(5000);
+  ASSERT_TRUE(map(first) && map(second) && map(third));
+  ASSERT_TRUE(owner_->Free(second).ok() && owner_->Free(third).ok());
+  ASSERT_TRUE(map(*owner_->Allocate(5000)));
+  EXPECT_EQ(MappedSegments(), before + 4);
+  ASSERT_TRUE(map(first));
+}
+
 }  // namespace
 }  // namespace xlad::collectives
