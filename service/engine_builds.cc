@@ -43,6 +43,15 @@ absl::Status CheckTensors(const JobSpec& spec, const CheckpointIndex& index, con
   return absl::OkStatus();
 }
 
+// Aborted for an error of the coordinator's machine, such as a full disk: the same build may succeed later. A stop of
+// the engine remains Unavailable.
+absl::Status OfMachine(const absl::Status& status) {
+  return status.ok() || absl::IsUnavailable(status) ? status : absl::AbortedError(status.message());
+}
+
+// Like OfMachine, for reads of files that the job names. Only an error of the disk or network may be temporary.
+absl::Status OfRead(const absl::Status& status) { return absl::IsInternal(status) ? OfMachine(status) : status; }
+
 absl::StatusOr<PlannedProgram> PlanProgram(const Executable& executable, int64_t devices) {
   PlannedProgram program;
   program.target = executable.target();
@@ -90,11 +99,13 @@ absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request, con
   BuildRequest build;
   XLAD_ASSIGN_OR_RETURN(*build.mutable_spec(), SpecOf(request.job));
   *build.mutable_spec()->mutable_mesh() = request.mesh;
-  XLAD_ASSIGN_OR_RETURN(*build.mutable_program(), blobs_->Get(build.spec().program_blob()));
+  auto program = blobs_->Get(build.spec().program_blob());
+  if (!program.ok()) return OfRead(program.status());
+  build.set_program(*std::move(program));
   auto state = ReadHeader(storage::StateUri(build.spec()));
-  if (!state.ok()) return Annotate(state.status(), "state.safetensors");
+  if (!state.ok()) return OfRead(Annotate(state.status(), "state.safetensors"));
   auto data = ReadHeader(storage::DataUri(build.spec()));
-  if (!data.ok()) return Annotate(data.status(), "data.safetensors");
+  if (!data.ok()) return OfRead(Annotate(data.status(), "data.safetensors"));
   build.set_state_header(*std::move(state));
   build.set_data_header(*std::move(data));
   *build.mutable_target() = request.targets[0];
@@ -129,7 +140,8 @@ std::optional<storage::EntryFolder> Engine::ObjectsFor(const std::string& user) 
 absl::StatusOr<BuiltProgram> Engine::RunBuild(const BuildRequest& build, const std::string& job_id,
                                               const ChildLimits& limits) {
   const std::string folder = FolderOf(job_id);
-  XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(folder));
+  // The job does not need what is kept in its folder.
+  absl::Status kept = RealFileSystem().MakeDirectories(folder);
   XLAD_ASSIGN_OR_RETURN(const std::string user,
                         Ask<std::string>([&](CoordinatorCore& coordinator) -> absl::StatusOr<std::string> {
                           const Job* const job = coordinator.context().jobs.Find(JobId(job_id));
@@ -150,7 +162,12 @@ absl::StatusOr<BuiltProgram> Engine::RunBuild(const BuildRequest& build, const s
   BuiltProgram built;
   built.cached = found.cached;
   const BuildResponse& response = found.response;
-  XLAD_ASSIGN_OR_RETURN(built.executable_digest, blobs_->Put(response.executable()));
+  const auto put = [this](const std::string& executable, std::string* digest) {
+    absl::StatusOr<std::string> stored = blobs_->Put(executable);
+    if (stored.ok()) *digest = *std::move(stored);
+    return OfMachine(stored.status());
+  };
+  XLAD_RETURN_IF_ERROR(put(response.executable(), &built.executable_digest));
   if (response.other_executables_size() != build.other_targets_size()) {
     return absl::InternalError(absl::StrCat("found ", response.other_executables_size(),
                                             " further executables in the response of a build, expected ",
@@ -159,11 +176,15 @@ absl::StatusOr<BuiltProgram> Engine::RunBuild(const BuildRequest& build, const s
   for (int t = 0; t < build.other_targets_size(); ++t) {
     BuiltExecutable& other = built.others.emplace_back();
     *other.mutable_target() = build.other_targets(t);
-    XLAD_ASSIGN_OR_RETURN(*other.mutable_digest(), blobs_->Put(response.other_executables(t)));
+    XLAD_RETURN_IF_ERROR(put(response.other_executables(t), other.mutable_digest()));
   }
   built.warnings.assign(response.warnings().begin(), response.warnings().end());
-  XLAD_RETURN_IF_ERROR(
-      RealFileSystem().WriteAtomically(JoinPath(folder, "partitioned.hlo"), response.partitioned_text()));
+  if (kept.ok()) {
+    kept = RealFileSystem().WriteAtomically(JoinPath(folder, "partitioned.hlo"), response.partitioned_text());
+  }
+  if (!kept.ok()) {
+    LogWarn("the partitioned program cannot be kept", {{"job", job_id}, {"error", std::string(kept.message())}});
+  }
   built.compile_ms = built.cached ? 0 : static_cast<double>(RealClock().NowNs() - start_ns) / kNsPerMs;
   return built;
 }

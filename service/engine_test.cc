@@ -16,6 +16,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "base/hash.h"
 #include "base/testing/test_folder.h"
 #include "proto/protocol.h"
@@ -397,6 +398,26 @@ TEST_F(EngineTest, TheStatusSaysThatBuildsAreNotIsolated) {
   const std::string job = Submit("tiny");
   EXPECT_TRUE(Eventually([&] { return HasEnded(job); }));
   EXPECT_EQ(engine_->Status().builds_not_isolated(), "Landlock: Operation not supported");
+}
+
+TEST_F(EngineTest, AnErrorOfTheDiskDoesNotEndAJob) {
+  options_.coordinator.retry_pause_ms = 1;
+  Start();
+  Executable executable;
+  executable.mutable_target()->set_device_kind("other");
+  BuildResponse response;
+  response.set_executable(executable.SerializeAsString());
+  ASSERT_TRUE(RealFileSystem().WriteAtomically(JoinPath(folder_, "response"), response.SerializeAsString()).ok());
+  // A folder in the place of the blob.
+  const std::string blob = JoinPath(JoinPath(options_.data_folder, "blobs"), Sha256Hex(response.executable()));
+  ASSERT_TRUE(RealFileSystem().MakeDirectories(blob).ok());
+  const std::string job = Submit("tiny");
+  EXPECT_TRUE(Eventually(
+      [&] { return absl::StrContains(engine_->GetJob(job)->reason(), "its program could not be built: "); }));
+  EXPECT_FALSE(HasEnded(job));
+  ASSERT_TRUE(RealFileSystem().RemoveDirectory(blob).ok());
+  EXPECT_TRUE(Eventually([&] { return HasEnded(job); })) << "the executable is for another kind of device";
+  EXPECT_TRUE(engine_->blobs().Has(Sha256Hex(response.executable())));
 }
 
 TEST_F(EngineTest, TheStatusIsKnownFromTheStart) {

@@ -21,6 +21,30 @@ TEST(Scheduling, AJobThatEndsStopsItsBuild) {
   EXPECT_THAT(cluster.stopped_builds, ElementsAre(job));
 }
 
+// The disk of the coordinator is full, for example. An accepted job waits until its program can be built.
+TEST(Scheduling, ABuildThatTheMachineCannotMakeIsRepeated) {
+  Cluster cluster;
+  cluster.Register(1, "a");
+  const std::string job = cluster.Submit(2);
+  const auto fail = [&](const absl::Status& error) {
+    const StartBuild build = cluster.builds.back();
+    cluster.Do([&](CoordinatorCore& c) { c.OnBuilt(build.job, build.mesh, error); });
+  };
+  int64_t pause_ms = 1000;
+  for (size_t builds = 1; builds < 4; ++builds, pause_ms *= 2) {
+    fail(absl::AbortedError("the disk is full"));
+    EXPECT_EQ(cluster.Status(job).state(), PENDING);
+    EXPECT_THAT(cluster.Status(job).reason(),
+                HasSubstr(absl::StrCat("the disk is full; the next try begins after a pause of ", pause_ms, " ms")));
+    cluster.RunFor(pause_ms - 200, {1});
+    EXPECT_EQ(cluster.builds.size(), builds);
+    cluster.RunFor(400, {1});
+    ASSERT_EQ(cluster.builds.size(), builds + 1);
+  }
+  cluster.Built();
+  EXPECT_EQ(cluster.Status(job).state(), STARTING);
+}
+
 TEST(Scheduling, TheResultOfABuildForAnEarlierMeshIsIgnored) {
   Cluster cluster;
   cluster.Register(1, "a");

@@ -6,6 +6,16 @@
 #include "base/log.h"
 
 namespace xlad::service {
+namespace {
+
+absl::StatusOr<ChildResult> StartAndRun(const std::string& program, absl::string_view input,
+                                        const ChildLimits& limits) {
+  const auto child = IdleChild::Start({program, "__build"}, limits);
+  if (!child.ok()) return absl::AbortedError(child.status().message());
+  return (*child)->Run(input, limits);
+}
+
+}  // namespace
 
 BuildPool::BuildPool(const BuildPoolOptions& options) : options_(options) {
   if (options_.keep_idle) thread_ = std::thread([this] { KeepIdle(); });
@@ -21,10 +31,10 @@ BuildPool::~BuildPool() {
 }
 
 absl::StatusOr<ChildResult> BuildPool::Run(absl::string_view input, const ChildLimits& limits) {
-  if (limits.nice > 0) return RunChild({options_.program_path, "__build"}, input, limits);
+  if (limits.nice > 0) return StartAndRun(options_.program_path, input, limits);
   const std::unique_ptr<IdleChild> idle = TakeIdle(limits);
   absl::StatusOr<ChildResult> result =
-      idle != nullptr ? idle->Run(input, limits) : RunChild({options_.program_path, "__build"}, input, limits);
+      idle != nullptr ? idle->Run(input, limits) : StartAndRun(options_.program_path, input, limits);
   const std::lock_guard lock(mutex_);
   --urgent_builds_;
   is_wanted_ = true;

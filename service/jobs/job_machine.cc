@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "base/log.h"
 #include "proto/device_name.h"
 #include "proto/mesh.h"
 
@@ -268,9 +269,21 @@ void JobMachine::StopBuilds(const JobId& id) {
   context_.effects.actions.push_back(StopBuild{id});
 }
 
+void JobMachine::DelayBuild(Job* job, const std::string& error) {
+  DelayedBuild& delayed = delayed_builds_[job->id];
+  const int64_t pause_ms = RetryPauseMs(context_.options, ++delayed.failures + 1);  // There is a pause from 2 on.
+  delayed.from_ns = context_.now_ns + pause_ms * kNsPerMs;
+  SetReason(job, absl::StrCat("its program could not be built: ", error, "; the next try begins after a pause of ",
+                              pause_ms, " ms"));
+  LogWarn("a program could not be built and is built again later", {{"job", job->id.str()}, {"error", error}});
+  context_.runnable.push_back(job->id);
+  context_.Changed(job->id);
+}
+
 void JobMachine::OnEnded(const JobId& id) {
   if (optimizing_.contains(id)) StopBuilds(id);
   building_.erase(id);
+  delayed_builds_.erase(id);
   quick_.erase(id);
   refused_since_ns_.erase(id);
   const Job* job = context_.jobs.Find(id);

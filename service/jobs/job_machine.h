@@ -75,6 +75,8 @@ class JobMachine {
   // Like Schedule, but only for new jobs, oldest first. May be called only if nothing has changed for older jobs.
   void ScheduleNew(const std::vector<JobId>& jobs);
 
+  // Aborted means that the coordinator's machine could not build the program now, for example because its disk is full.
+  // The build is then repeated. Any other error ends the job.
   void OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr<BuiltProgram>& built);
   void OnOptimized(const StartOptimizing& request, const absl::StatusOr<BuiltProgram>& built);
   void OnPlanLoaded(const std::string& digest, const absl::StatusOr<PlannedProgram>& plan);
@@ -143,6 +145,8 @@ class JobMachine {
   Outcome Place(Job* job);
   Outcome PlaceSession(Job* job);
   Outcome Build(Job* job);
+  // Repeats the job's build after a pause, which becomes longer with each failure in a row.
+  void DelayBuild(Job* job, const std::string& error);
   bool MayBeQuick(const Job& job) const;
   void StartOptimizations();
   void StopBuilds(const JobId& id);
@@ -162,6 +166,12 @@ class JobMachine {
   Context& context_;
   AttemptMachine& attempts_;
   std::set<JobId> building_;    // Jobs whose builds are running or queued.
+  // Jobs whose builds could not be made: how often in a row, and when the next build may start.
+  struct DelayedBuild {
+    int64_t failures = 0;
+    int64_t from_ns = 0;
+  };
+  std::map<JobId, DelayedBuild> delayed_builds_;
   // By job: the quick executable whose optimized code is being built.
   std::map<JobId, std::string> optimizing_;
   std::set<JobId> quick_;       // Jobs with a quick executable whose optimized code must still be built.

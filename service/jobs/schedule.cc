@@ -190,6 +190,11 @@ JobMachine::Outcome JobMachine::TryJob(Job* job) {
 // Starts the build if the registered workers determine the targets of the program.
 JobMachine::Outcome JobMachine::Build(Job* job) {
   if (building_.contains(job->id)) return Outcome::kWaitsForEvent;
+  const auto delayed = delayed_builds_.find(job->id);
+  if (delayed != delayed_builds_.end() && context_.now_ns < delayed->second.from_ns) {
+    WakeAt(delayed->second.from_ns);
+    return Outcome::kWaitsForEvent;
+  }
   const std::vector<Target> targets = TargetsFor(job);
   if (targets.empty()) return HasEnded(*job) ? Outcome::kDone : Outcome::kWaitsForWorkers;
   if (optimizing_.contains(job->id)) StopBuilds(job->id);
@@ -518,7 +523,9 @@ void JobMachine::OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr
   building_.erase(id);
   context_.reschedule = true;
   if (job->state == COMPILING) context_.jobs.SetState(job, PENDING);
+  if (absl::IsAborted(built.status())) return DelayBuild(job, std::string(built.status().message()));
   if (!built.ok()) return EndJob(context_, job, FAILED, std::string(built.status().message()));
+  delayed_builds_.erase(id);
   context_.plans[built->executable_digest] = built->plan;
   JobEvent event = context_.NewEvent(id);
   event.mutable_built()->set_executable_digest(built->executable_digest);
