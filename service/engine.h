@@ -110,9 +110,12 @@ class Engine {
 
   // --- Sessions (proto/session.proto).
   absl::StatusOr<OpenSessionResponse> OpenSession(const OpenSessionRequest& request, const std::string& actor = "");
-  // A held session does not expire. Each successful call must be matched by one call of ReleaseSession.
-  absl::Status HoldSession(const std::string& session_id);
-  void ReleaseSession(const std::string& session_id);
+  // Holds a session and returns its status. A held session does not expire. If the log is reopened, which begins a new
+  // term, holds are lost. Therefore a holder calls this regularly, at least once per second. `*term` is the term in
+  // which the holder holds the session, or 0: in this term, a further call does not hold the session again. After an
+  // error, too, ReleaseSession must be called with the term.
+  absl::StatusOr<JobStatus> HoldSession(const std::string& session_id, int64_t* term);
+  void ReleaseSession(const std::string& session_id, int64_t term);
   // Returns the address of the session's first worker, or nothing while the session does not run yet. NotFound if there
   // is no such session, Aborted if it has ended, Unavailable if the engine stops or the log cannot be written.
   absl::StatusOr<std::optional<LocateSessionResponse>> LocateSession(const std::string& session_id);

@@ -22,12 +22,24 @@ absl::StatusOr<OpenSessionResponse> Engine::OpenSession(const OpenSessionRequest
   return response;
 }
 
-absl::Status Engine::HoldSession(const std::string& session_id) {
-  return Tell([&](CoordinatorCore& coordinator) { return coordinator.sessions().Hold(JobId(session_id)); });
+absl::StatusOr<JobStatus> Engine::HoldSession(const std::string& session_id, int64_t* term) {
+  XLAD_ASSIGN_OR_RETURN(JobStatus status,
+                        Ask<JobStatus>([&](CoordinatorCore& coordinator) -> absl::StatusOr<JobStatus> {
+                          const int64_t current = coordinator.context().jobs.term().value();
+                          if (*term != current) {
+                            const absl::Status held = coordinator.sessions().Hold(JobId(session_id));
+                            if (!held.ok()) return held;
+                            *term = current;
+                          }
+                          return coordinator.jobs().Status(JobId(session_id));
+                        }));
+  return WithFolder(std::move(status));
 }
 
-void Engine::ReleaseSession(const std::string& session_id) {
-  Post([session_id](CoordinatorCore& coordinator) { coordinator.sessions().Release(JobId(session_id)); });
+void Engine::ReleaseSession(const std::string& session_id, int64_t term) {
+  Post([session_id, term](CoordinatorCore& coordinator) {
+    if (coordinator.context().jobs.term().value() == term) coordinator.sessions().Release(JobId(session_id));
+  });
 }
 
 absl::StatusOr<std::optional<LocateSessionResponse>> Engine::LocateSession(const std::string& session_id) {

@@ -166,7 +166,8 @@ TEST_F(EngineTest, TheBuildOfASessionEndsWithItsClient) {
   open.add_mesh()->set_size(8);
   const auto session = engine_->OpenSession(open);
   ASSERT_TRUE(session.ok()) << session.status();
-  ASSERT_TRUE(engine_->HoldSession(session->session_id()).ok());
+  int64_t term = 0;
+  ASSERT_TRUE(engine_->HoldSession(session->session_id(), &term).ok());
   ASSERT_TRUE(Eventually([&] { return worker_.launched().has_value(); }));
   WorkerMessage ready;
   SetAttempt(*worker_.launched(), ready.mutable_ready());
@@ -418,6 +419,34 @@ TEST_F(EngineTest, AnErrorOfTheDiskDoesNotEndAJob) {
   ASSERT_TRUE(RealFileSystem().RemoveDirectory(blob).ok());
   EXPECT_TRUE(Eventually([&] { return HasEnded(job); })) << "the executable is for another kind of device";
   EXPECT_TRUE(engine_->blobs().Has(Sha256Hex(response.executable())));
+}
+
+TEST_F(EngineTest, ASessionStaysHeldWhenTheLogIsReopened) {
+  const auto store = std::make_shared<MemoryJobStore>();
+  options_.open_log = [store]() -> absl::StatusOr<std::shared_ptr<JobLog>> { return OpenMemoryJobLog(store.get()); };
+  Start();
+  OpenSessionRequest open;
+  open.set_client_key("key");
+  open.add_mesh()->set_size(1);
+  const std::string session = engine_->OpenSession(open)->session_id();
+  const auto is_held = [&] {
+    return !absl::StrContains(engine_->Why(session)->DebugString(), "its client has been disconnected");
+  };
+  EXPECT_FALSE(is_held());
+  int64_t term = 0;
+  for (int call = 0; call < 2; ++call) ASSERT_TRUE(engine_->HoldSession(session, &term).ok());
+  EXPECT_TRUE(is_held());
+  const int64_t first = term;
+  store->fail_next_appends = 1;
+  EXPECT_TRUE(absl::IsUnavailable(engine_->Drain("w")));
+  ASSERT_TRUE(Eventually([&] { return engine_->GetJob(session).ok(); }));
+  EXPECT_FALSE(is_held());
+  ASSERT_TRUE(engine_->HoldSession(session, &term).ok());
+  EXPECT_NE(term, first);
+  engine_->ReleaseSession(session, first);
+  EXPECT_TRUE(is_held()) << "the first hold was lost with its term";
+  engine_->ReleaseSession(session, term);
+  EXPECT_FALSE(is_held());
 }
 
 TEST_F(EngineTest, TheStatusIsKnownFromTheStart) {

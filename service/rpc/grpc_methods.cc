@@ -197,10 +197,10 @@ class JobFollower final : public Follower {
 class SessionHolder final : public Follower {
  public:
   SessionHolder(Engine* engine, std::string id) : engine_(engine), id_(std::move(id)) {}
-  ~SessionHolder() override { engine_->ReleaseSession(id_); }
+  ~SessionHolder() override { engine_->ReleaseSession(id_, held_); }
 
   absl::StatusOr<Update> Next() override {
-    XLAD_ASSIGN_OR_RETURN(const JobStatus job, engine_->GetJob(id_));
+    XLAD_ASSIGN_OR_RETURN(const JobStatus job, engine_->HoldSession(id_, &held_));
     Update update;
     JobStatus shown = job;
     shown.clear_step();  // A change of only the number of commands is not reported.
@@ -214,6 +214,7 @@ class SessionHolder final : public Follower {
  private:
   Engine* const engine_;
   const std::string id_;
+  int64_t held_ = 0;  // The term in which the session is held.
   std::string last_;
 };
 
@@ -263,7 +264,6 @@ absl::StatusOr<std::string> SessionOf(Engine* engine, const CallerAccess& access
 
 FollowerOr HoldSession(Engine* engine, const CallerAccess& access, const grpc::ByteBuffer& buffer) {
   XLAD_ASSIGN_OR_RETURN(std::string id, SessionOf<HoldSessionRequest>(engine, access, buffer));
-  XLAD_RETURN_IF_ERROR(engine->HoldSession(id));
   return std::make_unique<SessionHolder>(engine, std::move(id));
 }
 

@@ -183,7 +183,8 @@ TEST(GoneClient, EndsACallThatItsWorkerDoesNotAnswer) {
   open.add_mesh()->set_size(1);
   const auto session = engine->OpenSession(open);
   ASSERT_TRUE(session.ok()) << session.status();
-  ASSERT_TRUE(engine->HoldSession(session->session_id()).ok());
+  int64_t term = 0;
+  ASSERT_TRUE(engine->HoldSession(session->session_id(), &term).ok());
   worker.ServeSession(engine.get());
   HandlerPools pools;
   const CallTable table = MakeCallTable({.engine = engine.get(), .pools = &pools});
