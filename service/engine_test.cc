@@ -462,6 +462,24 @@ TEST_F(EngineTest, TheStatusIsKnownFromTheStart) {
   }
 }
 
+TEST_F(EngineTest, ARepeatedSubmissionFindsItsJobWhenItsBlobsAreGone) {
+  Start();
+  SubmitJobRequest request;
+  request.set_client_key("key");
+  request.mutable_spec()->set_program_blob(*engine_->blobs().Put("tiny"));
+  const absl::StatusOr<SubmitJobResponse> accepted = engine_->Submit(request);
+  ASSERT_TRUE(accepted.ok()) << accepted.status();
+  EXPECT_TRUE(Eventually([&] { return HasEnded(accepted->job_id()); }));
+  const std::string blobs = JoinPath(options_.data_folder, "blobs");
+  ASSERT_TRUE(RealFileSystem().Remove(JoinPath(blobs, request.spec().program_blob())).ok());
+  const absl::StatusOr<SubmitJobResponse> again = engine_->Submit(request);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->job_id(), accepted->job_id());
+  EXPECT_TRUE(again->existed());
+  request.set_client_key("another key");
+  EXPECT_TRUE(absl::IsFailedPrecondition(engine_->Submit(request).status()));
+}
+
 TEST_F(EngineTest, ASubmissionNamesItsMissingBlobs) {
   Start();
   SubmitJobRequest request;
