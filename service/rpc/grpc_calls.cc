@@ -278,7 +278,8 @@ struct HandlerPool::State {
   // The first handler that may run now, or the end of the queue.
   Queue::iterator Next() {
     return std::find_if(queue.begin(), queue.end(), [this](const Item& item) {
-      return item.user.empty() || shares.at(item.user).running < HalfOf(max_threads);
+      const int own = shares.at(item.user).running;
+      return item.user.empty() || own < HalfOf(max_threads - (running - own));
     });
   }
 
@@ -295,9 +296,11 @@ struct HandlerPool::State {
       Share& share = shares[item.user];
       --share.waiting;
       ++share.running;
+      ++running;
       lock.unlock();
       item.work();
       lock.lock();
+      --running;
       if (--share.running == 0 && share.waiting == 0) shares.erase(item.user);
     }
   }
@@ -310,6 +313,7 @@ struct HandlerPool::State {
   Queue queue;
   std::map<std::string, Share> shares;  // By user; only users who have handlers.
   std::vector<std::thread> threads;
+  int running = 0;  // The number of handlers of all users that run.
   int idle = 0;
   bool stopping = false;
 };
@@ -323,7 +327,8 @@ bool HandlerPool::Run(std::function<void()> work, const std::string& user) {
   const std::lock_guard lock(state_->mutex);
   if (state_->stopping || std::ssize(state_->queue) >= state_->max_waiting) return false;
   State::Share& share = state_->shares[user];
-  if (!user.empty() && share.waiting >= State::HalfOf(state_->max_waiting)) return false;
+  const int others = static_cast<int>(std::ssize(state_->queue)) - share.waiting;
+  if (!user.empty() && share.waiting >= State::HalfOf(state_->max_waiting - others)) return false;
   ++share.waiting;
   state_->queue.push_back({user, std::move(work)});
   const bool needs_thread = std::ssize(state_->queue) > state_->idle;

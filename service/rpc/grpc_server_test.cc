@@ -372,7 +372,20 @@ TEST(HandlerPools, BatchesArriveWhileAllThreadsThatReadBatchesWaitForThem) {
     }));
   }
   ASSERT_TRUE(table.methods.at("PutBatch").pool->Run([&] { arrival.set_value(); }));
-  arrived.wait();
+  EXPECT_EQ(arrived.wait_for(std::chrono::milliseconds(kLongMs)), std::future_status::ready);
+}
+
+TEST(HandlerPools, BlobsAreCheckedWhileAllThreadsForDownloadsWait) {
+  std::promise<void> checking;  // Destroyed after the threads of the pools have ended.
+  const std::shared_future<void> checked = checking.get_future().share();
+  HandlerPools pools;
+  const CallTable table = MakeCallTable({nullptr, &pools, nullptr, nullptr, nullptr});
+  for (int download = 0; download < 100; ++download) {
+    ASSERT_TRUE(table.methods.at("GetBlob").pool->Run(
+        [checked] { EXPECT_EQ(checked.wait_for(std::chrono::milliseconds(kLongMs)), std::future_status::ready); }));
+  }
+  ASSERT_TRUE(table.methods.at("HasBlobs").pool->Run([&] { checking.set_value(); }));
+  EXPECT_EQ(checked.wait_for(std::chrono::milliseconds(kLongMs)), std::future_status::ready);
 }
 
 TEST(HandlerPools, WorkersReadBatchesWhileAllThreadsForSessionsWait) {
@@ -386,7 +399,7 @@ TEST(HandlerPools, WorkersReadBatchesWhileAllThreadsForSessionsWait) {
     }));
   }
   ASSERT_TRUE(table.methods.at("GetBatchRange").pool->Run([&] { reading.set_value(); }));
-  read.wait();
+  EXPECT_EQ(read.wait_for(std::chrono::milliseconds(kLongMs)), std::future_status::ready);
 }
 
 TEST_F(GrpcServerTest, AWorkerThatSendsNonsenseLosesItsStream) {

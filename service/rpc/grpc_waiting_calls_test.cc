@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -123,27 +124,67 @@ TEST_F(WaitingCalls, AnUploadDoesNotWaitForSlowOnes) {
   }
 }
 
+// Handlers that wait until the test releases them. They are released when the test ends, so that a failed assertion
+// does not keep the pool from ending.
+class BlockedHandlers {
+ public:
+  BlockedHandlers(int max_threads, int max_waiting) : pool_(max_threads, max_waiting) {}
+  ~BlockedHandlers() { Release(); }
+  bool Block(const std::string& user) {
+    return pool_.Run(
+        [this] {
+          ++began_;
+          released_.wait();
+        },
+        user);
+  }
+  void Release() {
+    if (!std::exchange(is_released_, true)) release_.set_value();
+  }
+  // Whether this many handlers begin, and no more than these have begun.
+  bool HaveBegun(int count) const {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(kPromptMs);
+    while (began_ < count && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    return began_ == count;
+  }
+  // Whether a handler of this user runs although the others are blocked.
+  bool Runs(const std::string& user) {
+    const auto ran = std::make_shared<std::promise<void>>();
+    auto future = ran->get_future();
+    return pool_.Run([ran] { ran->set_value(); }, user) &&
+           future.wait_for(std::chrono::milliseconds(kPromptMs)) == std::future_status::ready;
+  }
+
+ private:
+  std::promise<void> release_;
+  const std::shared_future<void> released_ = release_.get_future().share();
+  bool is_released_ = false;
+  std::atomic<int> began_ = 0;
+  HandlerPool pool_;
+};
+
 TEST(HandlerPoolShare, AUserOccupiesAtMostHalfOfTheThreadsAndWaitingPlaces) {
-  std::promise<void> release, other_ran;  // Destroyed after the threads of the pool have ended.
-  const std::shared_future<void> released = release.get_future().share();
-  std::atomic<int> began = 0;
-  HandlerPool pool(4, 8);
-  const auto block = [&] {
-    ++began;
-    released.wait();
-  };
-  const auto block_of_mallory = [&] { return pool.Run(block, "mallory"); };
-  for (int i = 0; i < 2; ++i) ASSERT_TRUE(block_of_mallory());
-  while (began < 2) std::this_thread::yield();
-  for (int i = 0; i < 4; ++i) ASSERT_TRUE(block_of_mallory());
-  EXPECT_FALSE(block_of_mallory()) << "the other waiting places are for other users";
-  ASSERT_TRUE(pool.Run([&] { other_ran.set_value(); }, "alice"));
-  EXPECT_EQ(other_ran.get_future().wait_for(std::chrono::milliseconds(kPromptMs)), std::future_status::ready);
-  EXPECT_EQ(began, 2);
-  for (int i = 0; i < 2; ++i) ASSERT_TRUE(pool.Run(block));
-  while (began < 4) std::this_thread::yield();
-  release.set_value();
-  while (began < 8) std::this_thread::yield();  // The waiting handlers of mallory run, too.
+  BlockedHandlers handlers(4, 8);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(handlers.Block("mallory"));
+  ASSERT_TRUE(handlers.HaveBegun(2));
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(handlers.Block("mallory"));
+  EXPECT_FALSE(handlers.Block("mallory")) << "the other waiting places are for other users";
+  EXPECT_TRUE(handlers.Runs("alice"));
+  EXPECT_TRUE(handlers.HaveBegun(2));
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(handlers.Block(""));
+  ASSERT_TRUE(handlers.HaveBegun(4));
+  handlers.Release();
+  EXPECT_TRUE(handlers.HaveBegun(8)) << "the waiting handlers of mallory run, too";
+}
+
+TEST(HandlerPoolShare, AFewUsersTogetherLeaveThreadsForOthers) {
+  BlockedHandlers handlers(8, 64);
+  int running = 0;
+  for (const auto& [user, threads] : std::vector<std::pair<std::string, int>>{{"a", 4}, {"b", 2}, {"c", 1}}) {
+    for (int i = 0; i < 8; ++i) ASSERT_TRUE(handlers.Block(user));
+    EXPECT_TRUE(handlers.HaveBegun(running += threads)) << user;
+  }
+  EXPECT_TRUE(handlers.Runs("d"));
 }
 
 TEST_F(WaitingCalls, ASessionDoesNotWaitForSessionsWithoutDevices) {
