@@ -53,6 +53,42 @@ TEST(Retention, JobsThatEndedLongAgoAreRemoved) {
   EXPECT_EQ(cluster.CountJobs(), 1u);
 }
 
+// A clock whose Unix time can be set.
+class SettableClock final : public Clock {
+ public:
+  int64_t NowNs() const override { return now_ns; }
+  int64_t WallNs() const override { return now_ns + offset_ns; }
+  int64_t now_ns = 0, offset_ns = 0;
+};
+
+TEST(Retention, JobsAreKeptWhenTheClockIsSetForward) {
+  SettableClock clock;
+  const auto random = SeededRandom(1);
+  MemoryJobStore store;
+  GroupCommit commit(Keeping(100, 60'000), {&clock, random.get(), [&store] { return OpenMemoryJobLog(&store); }});
+  ASSERT_TRUE(commit.TryOpen("test").ok());
+  const auto run_for = [&](int64_t ms) {
+    for (int64_t t = 0; t < ms; t += 100) {
+      clock.now_ns += 100 * kNsPerMs;
+      ASSERT_TRUE(commit.Commit({}, /*tick=*/true).ok());
+    }
+  };
+  run_for(100);
+  SubmitJobRequest request;
+  request.set_client_key("key");
+  const auto submit_and_cancel = [&](CoordinatorCore& c) {
+    const absl::StatusOr<SubmitJobResponse> job = c.Submit(request);
+    ASSERT_TRUE(job.ok()) << job.status();
+    ASSERT_TRUE(c.Cancel(JobId(job->job_id())).ok());
+  };
+  ASSERT_TRUE(commit.Commit({{submit_and_cancel, nullptr}}, /*tick=*/false).ok());
+  clock.offset_ns = int64_t{365} * 24 * 3600 * kNsPerSecond;
+  run_for(40'000);
+  EXPECT_EQ(commit.coordinator()->context().jobs.size(), 1u);
+  run_for(40'000);
+  EXPECT_EQ(commit.coordinator()->context().jobs.size(), 0u) << "the job ended more than 60 s ago";
+}
+
 TEST(Retention, GenerationsAreNeverUsedAgain) {
   Cluster cluster(Keeping(0));
   const std::string job = cluster.RunningJob();

@@ -25,6 +25,7 @@ Retention::Retention(Context* context)
     : context_(*context), next_ns_(std::min(kFirstPauseMs, context->options.compact_interval_ms) * kNsPerMs) {}
 
 void Retention::OnTick() {
+  if (!wall_offset_ns_.has_value()) wall_offset_ns_ = context_.wall_ns - context_.now_ns;
   if (context_.now_ns < next_ns_) return;
   if (RemoveEndedJobs() == kMaxRemoved) return;  // The next tick removes more jobs.
   next_ns_ = context_.now_ns + context_.options.compact_interval_ms * kNsPerMs;
@@ -46,7 +47,9 @@ int64_t Retention::RemoveEndedJobs() {
   std::sort(ended.begin(), ended.end(),
             [](const Job* a, const Job* b) { return a->since_unix_ns < b->since_unix_ns; });
   const int64_t surplus = std::ssize(ended) - context_.options.keep_ended_jobs;
-  const int64_t oldest_ns = context_.wall_ns - context_.options.keep_ended_ms * kNsPerMs;
+  // If the clock of the machine is set forward by a month, no job has become a month older.
+  const int64_t wall_ns = std::min(context_.wall_ns, context_.now_ns + *wall_offset_ns_);
+  const int64_t oldest_ns = wall_ns - context_.options.keep_ended_ms * kNsPerMs;
   JobEvent event = context_.NewEvent(JobId());
   JobsRemoved* removed = event.mutable_removed();
   removed->set_generation(context_.jobs.generation().value());

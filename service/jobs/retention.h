@@ -1,6 +1,7 @@
 // Decides what the coordinator keeps, and for how long: ended jobs, events of the log, blobs.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 
@@ -36,6 +37,7 @@ class Retention {
 
   Context& context_;
   int64_t next_ns_;
+  std::optional<int64_t> wall_offset_ns_;  // The Unix time minus Context::now_ns, at the first tick.
 };
 
 }  // namespace xlad::service
