@@ -146,6 +146,7 @@ void AttemptMachine::OnReported(const WorkerId& worker, const RunningTask& task)
     event.mutable_adopted()->set_attempt(job->attempt);
     event.mutable_adopted()->set_step(job->step);
     context_.Record(std::move(event));
+    checkpoints_.OnAdopted(*job);
   }
   context_.Changed(job->id);
   if (!attempt.stop_reason.empty()) Stop(job, std::string(attempt.stop_reason));
@@ -159,12 +160,13 @@ void AttemptMachine::OnRegistered(const WorkerId& worker, const RegisterWorker& 
   for (const JobId& id : jobs) {
     Job* job = context_.jobs.Find(id);
     if (job == nullptr || !job->attempt_running) continue;
-    const bool has_it = std::any_of(message.running().begin(), message.running().end(), [&](const RunningTask& task) {
-      return context_.FindRunning(task.job_id(), task.attempt(), task.generation()) == job;
+    const auto task = std::find_if(message.running().begin(), message.running().end(), [&](const RunningTask& running) {
+      return context_.FindRunning(running.job_id(), running.attempt(), running.generation()) == job;
     });
-    if (has_it) {  // Messages to the worker may have been lost with its old connection.
+    if (task != message.running().end()) {  // Messages to the worker may have been lost with its old connection.
       SendLease(worker, *job);
       SendStop(worker, *job);
+      checkpoints_.RepeatRequest(worker, *job, task->step());
       SendNewCode(worker, *job);
       continue;
     }

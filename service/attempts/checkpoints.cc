@@ -83,6 +83,23 @@ void Checkpoints::Request(Job* job) {
   context_.SendToAll(*job, message);
 }
 
+void Checkpoints::RepeatRequest(const WorkerId& worker, const Job& job, int64_t step) {
+  const Attempt& attempt = context_.attempts.at(job.id);
+  // A worker that has finished the step has saved the state before it, or no longer can.
+  if (attempt.requested_step <= step || attempt.stop_at >= 0) return;
+  CoordinatorMessage message;
+  SetAttempt(job.current(), message.mutable_checkpoint_at());
+  message.mutable_checkpoint_at()->set_step(attempt.requested_step);
+  context_.Send(worker, std::move(message));
+}
+
+void Checkpoints::OnAdopted(const Job& job) {
+  const int64_t committed_ns = job.checkpoints.empty() ? 0 : job.checkpoints.back().unix_ns;
+  const int64_t since_ns = std::max(committed_ns, job.since_unix_ns);  // The job runs since since_unix_ns.
+  const int64_t age_ns = std::max<int64_t>(0, context_.wall_ns - since_ns);
+  context_.attempts.at(job.id).last_checkpoint_ns = context_.now_ns - age_ns;
+}
+
 void Checkpoints::OnAnswer(const WorkerId& worker, const CheckpointAtAnswer& message) {
   Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
   if (job == nullptr || !context_.IsOn(worker, *job)) return;

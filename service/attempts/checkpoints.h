@@ -18,6 +18,12 @@ class Checkpoints {
   // Called when the index has been stored, or with the error if it could not be stored. DataLoss means that a part of
   // the checkpoint is lost; the attempt then fails.
   void OnIndexStored(const StoreIndex& request, const absl::StatusOr<Checkpoint>& stored);
+  // Repeats the request for a checkpoint to a worker that has registered again, because the request may have been lost
+  // with its old connection. `step` is the number of steps that the worker has finished.
+  void RepeatRequest(const WorkerId& worker, const Job& job, int64_t step);
+  // Called when an attempt is adopted after a restart of the coordinator. The time since its last checkpoint counts
+  // from before the restart, so that a coordinator that restarts often requests checkpoints nevertheless.
+  void OnAdopted(const Job& job);
   // Requests a checkpoint if the policy's time has passed since the last one. Retries an index that could not be
   // stored. Ends a job if a permanent error keeps the state with which its attempt ends from being stored.
   void OnTick(Job* job);
