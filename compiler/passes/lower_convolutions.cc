@@ -1,4 +1,5 @@
-// Replaces convolutions that the library does not support with matrix products.
+// Replaces convolutions that the library does not support with matrix products, and kernel gradients of transposed
+// convolutions with those of strided convolutions.
 //
 // Needs: simplified. Leaves: library convolutions (compiler/analysis/library_op.h), and convolutions that become
 // kernels (compiler/codegen/llvm/convolution.cc). The latter are depthwise ones for CPUs (IsDepthwise), or have batch
@@ -13,6 +14,10 @@
 // padded input and multiplied with the kernel by one dot. There is one slice for each window position. The output may
 // have fewer positions than the window, as in the gradient of a kernel. If it does and there are no feature groups,
 // there is one slice for each output position instead, and the dot contracts over the window.
+//
+// The kernel gradient of a transposed convolution has a dilated input and a window that is larger than the output. Most
+// of its products have a zero of the dilation as a factor. If its operands are exchanged and its output is reversed, it
+// is the kernel gradient of a strided convolution, whose window is dilated.
 
 #include <algorithm>
 #include <numeric>
@@ -30,6 +35,72 @@ namespace {
 
 constexpr int64_t kMaxSlices = 64;
 constexpr int64_t kMaxPatchBytes = 1 << 30;
+
+// With output position k, window position t and dilation d, a kernel gradient of a transposed convolution is
+//   result[k] = sum over t of input[(k + t - low) / d] * kernel[t],
+// where the division must have no remainder. With i for the quotient, t is i * d + low - k. So
+//   result[k] = sum over i of kernel[(size - 1 - k) + i * d - (size - 1 - low)] * input[i],
+// where `size` is the number of output positions. This is position size - 1 - k of a convolution over `kernel` with
+// low padding size - 1 - low, and with `input` as a window of dilation d.
+class GradientExchange {
+ public:
+  explicit GradientExchange(Instruction* convolution)
+      : convolution_(convolution),
+        dims_(*convolution->attributes().convolution),
+        window_(*convolution->attributes().window) {}
+
+  // The replacement, or null if the convolution is not such a gradient, or the library would not compute it as one.
+  Instruction* Run() {
+    const hlo::Attributes& attributes = convolution_->attributes();
+    if (attributes.feature_group_count != 1 || attributes.batch_group_count != 1) return nullptr;
+    bool is_dilated = false;
+    int64_t window = 1, exchanged = 1, results = 1;
+    for (size_t s = 0; s < window_.size(); ++s) {
+      const hlo::WindowDimension& w = window_[s];
+      if (w.stride != 1 || w.window_dilation != 1 || w.window_reversal || w.padding_low > Size(s) - 1) return nullptr;
+      is_dilated |= w.base_dilation > 1;
+      window *= w.size;
+      exchanged *= convolution_->operand(0)->shape().dim(dims_.input_spatial[s]);
+      results *= Size(s);
+    }
+    return is_dilated && window > results && exchanged > results ? Exchanged() : nullptr;
+  }
+
+ private:
+  int64_t Size(size_t s) const { return convolution_->shape().dim(dims_.output_spatial[s]); }
+
+  Instruction* Exchanged() {
+    Instruction *input = convolution_->operand(0), *kernel = convolution_->operand(1);
+    Instruction* gradient = CloneWithOperands(*convolution_, {kernel, input}, convolution_->parent());
+    hlo::Attributes& attributes = gradient->mutable_attributes();
+    std::reverse(attributes.operand_precision.begin(), attributes.operand_precision.end());
+    attributes.convolution = hlo::ConvolutionDimensions{.input_batch = dims_.kernel_output_feature,
+                                                        .input_feature = dims_.kernel_input_feature,
+                                                        .kernel_input_feature = dims_.input_feature,
+                                                        .kernel_output_feature = dims_.input_batch,
+                                                        .output_batch = dims_.output_feature,
+                                                        .output_feature = dims_.output_batch,
+                                                        .input_spatial = dims_.kernel_spatial,
+                                                        .kernel_spatial = dims_.input_spatial,
+                                                        .output_spatial = dims_.output_spatial};
+    for (size_t s = 0; s < window_.size(); ++s) {
+      const hlo::WindowDimension& w = window_[s];
+      hlo::WindowDimension& of_gradient = (*attributes.window)[s];
+      of_gradient.size = input->shape().dim(dims_.input_spatial[s]);
+      of_gradient.window_dilation = w.base_dilation;
+      of_gradient.base_dilation = 1;
+      of_gradient.padding_low = Size(s) - 1 - w.padding_low;
+      of_gradient.padding_high = w.padding_low + (of_gradient.size - 1) * w.base_dilation + 1 - w.size;
+    }
+    auto reverse = std::make_unique<Instruction>(Opcode::kReverse, convolution_->shape());
+    reverse->set_dimensions(dims_.output_spatial);
+    return convolution_->parent()->Add(std::move(reverse), {gradient});
+  }
+
+  Instruction* convolution_;
+  const hlo::ConvolutionDimensions dims_;
+  const hlo::Window window_;
+};
 
 // Lowers one convolution.
 class ConvolutionLowering {
@@ -236,7 +307,8 @@ class ConvolutionLowering {
 
 absl::Status LowerConvolutions(hlo::Module& module, PassContext& context) {
   ReplaceInstructions(module, [&](Instruction* instruction) -> Instruction* {
-    if (instruction->opcode() != Opcode::kConvolution || IsLibraryOp(*instruction)) return nullptr;
+    if (instruction->opcode() != Opcode::kConvolution) return nullptr;
+    if (IsLibraryOp(*instruction)) return GradientExchange(instruction).Run();
     return ConvolutionLowering(instruction).Run(context.is_cpu);
   });
   return absl::OkStatus();

@@ -1,16 +1,16 @@
 // Random convolutions with all dimension orders, windows, groups and numbers of spatial dimensions, and of several
 // types: the lowered program is compared with the original one on the evaluator.
-#include "compiler/passes/passes.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
 #include "base/testing/case_count.h"
 #include "compiler/analysis/hlo_names.h"
 #include "compiler/analysis/kernel_cost.h"
 #include "compiler/analysis/library_op.h"
+#include "compiler/passes/passes.h"
 #include "compiler/testing/random_inputs.h"
 #include "hlo/build/builder.h"
 #include "hlo/eval/conformance.h"
@@ -125,38 +125,44 @@ struct Counts {
   int with_vectors = 0;  // Programs whose convolution has vectors of groups.
 };
 
-// Lowers a convolution that is not a library op, and compares the results before and after.
-void Check(std::unique_ptr<Module> module, uint64_t seed, bool is_cpu, Counts* counts) {
-  if (module == nullptr || !hlo::Verify(*module).ok() || IsLibraryOp(*module->entry()->root())) return;
-  const std::string before = hlo::PrintText(*module);
+// Runs the pass, and compares the results before and after.
+void Lower(Module& module, uint64_t seed, bool is_cpu) {
+  const std::string before = hlo::PrintText(module);
   auto random = SeededRandom(seed);
   std::vector<hlo::Literal> inputs;
-  for (const Instruction* parameter : module->entry()->parameters()) {
+  for (const Instruction* parameter : module.entry()->parameters()) {
     inputs.emplace_back(Input(parameter->shape().array(), random.get()));
   }
-  auto wanted = hlo::Evaluate(*module, inputs);
+  auto wanted = hlo::Evaluate(module, inputs);
   ASSERT_TRUE(wanted.ok()) << wanted.status();
-  const hlo::Attributes& attributes = module->entry()->root()->attributes();
-  const bool has_dot = attributes.batch_group_count == 1 && !attributes.window->empty() &&
-                       tensor::IsFloating(module->entry()->root()->shape().type());
   PassContext context;
   context.is_cpu = is_cpu;
-  ASSERT_TRUE(LowerConvolutions(*module, context).ok());
-  const std::string after = hlo::PrintText(*module);
-  ASSERT_TRUE(hlo::Verify(*module).ok()) << hlo::Verify(*module) << "\n" << before << after;
-  auto found = hlo::Evaluate(*module, inputs);
+  ASSERT_TRUE(LowerConvolutions(module, context).ok());
+  const std::string after = hlo::PrintText(module);
+  ASSERT_TRUE(hlo::Verify(module).ok()) << hlo::Verify(module) << "\n" << before << after;
+  auto found = hlo::Evaluate(module, inputs);
   ASSERT_TRUE(found.ok()) << found.status();
   ASSERT_EQ(found->array.shape(), wanted->array.shape());
   const hlo::Difference difference = hlo::Compare(found->array, wanted->array, {});
   ASSERT_EQ(difference.mismatches, 0) << difference.actual << " instead of " << difference.expected << "\n"
                                       << before << after;
+}
+
+// Lowers a convolution that is not a library op.
+void Check(std::unique_ptr<Module> module, uint64_t seed, bool is_cpu, Counts* counts) {
+  if (module == nullptr || !hlo::Verify(*module).ok() || IsLibraryOp(*module->entry()->root())) return;
+  const hlo::Attributes& attributes = module->entry()->root()->attributes();
+  const bool has_dot = attributes.batch_group_count == 1 && !attributes.window->empty() &&
+                       tensor::IsFloating(module->entry()->root()->shape().type());
+  ASSERT_NO_FATAL_FAILURE(Lower(*module, seed, is_cpu));
   ++counts->checked;
   counts->without_dots += has_dot ? 0 : 1;
   for (const auto& instruction : module->entry()->instructions()) {
     const Dims& order = instruction->dimensions();
     ASSERT_FALSE(instruction->opcode() == Opcode::kTranspose && is_cpu && std::is_sorted(order.begin(), order.end()) &&
                  HasVectorsOfGroups(*instruction->operand(0)))
-        << "a transpose without effect\n" << after;
+        << "a transpose without effect\n"
+        << hlo::PrintText(*module);
     if (instruction->opcode() != Opcode::kConvolution) continue;
     ++counts->convolutions;
     counts->with_vectors += HasVectorsOfGroups(*instruction) ? 1 : 0;
@@ -199,6 +205,38 @@ TEST(LowerConvolutions, DepthwiseConvolutionsBecomeDotsOnOtherDevicesThanCpus) {
   EXPECT_GT(counts.checked - counts.without_dots, 5);
   EXPECT_EQ(counts.convolutions, counts.without_dots);
   EXPECT_LT(counts.with_vectors, counts.convolutions / 2);
+}
+
+// Whether the pass exchanges the operands of the convolution, which must be a library op before and after.
+bool IsExchanged(const std::string& result, const std::string& x, const std::string& k, const std::string& how) {
+  auto module =
+      hlo::ParseText(absl::StrCat("HloModule m\nENTRY e {\n x = f32[", x, "] parameter(0)\n k = f32[", k,
+                                  "] parameter(1)\n ROOT c = f32[", result, "] convolution(x, k), ", how, "\n}\n"));
+  EXPECT_TRUE(module.ok()) << module.status();
+  EXPECT_TRUE(IsLibraryOp(*(*module)->entry()->root()));
+  Lower(**module, /*seed=*/1, /*is_cpu=*/true);
+  const Instruction* root = (*module)->entry()->root();
+  if (root->opcode() == Opcode::kConvolution) return false;
+  EXPECT_EQ(root->opcode(), Opcode::kReverse);
+  EXPECT_TRUE(IsLibraryOp(*root->operand(0)));
+  for (const hlo::WindowDimension& w : *root->operand(0)->attributes().window) EXPECT_EQ(w.base_dilation, 1);
+  return true;
+}
+
+TEST(LowerConvolutions, OperandsOfKernelGradientsOfTransposedConvolutionsAreExchanged) {
+  // NHWC, as JAX writes them.
+  EXPECT_TRUE(IsExchanged("4,3,2,5", "3,5,6,2", "3,10,12,5",
+                          "window={size=10x12 pad=2_2x1_2 lhs_dilate=2x2}, dim_labels=f01b_i01o->01bf"));
+  // NCHW with one dilated dimension.
+  EXPECT_TRUE(IsExchanged("2,5,3,3", "3,2,5,6", "3,5,13,4",
+                          "window={size=13x4 pad=1_1x0_0 lhs_dilate=3x1}, dim_labels=fb01_io01->bf01"));
+  // The last elements of the window are over the high padding alone.
+  EXPECT_TRUE(
+      IsExchanged("3,2,5", "3,7,2", "3,23,5", "window={size=23 pad=1_5 lhs_dilate=3}, dim_labels=f0b_i0o->0bf"));
+  // The window reaches beyond the low padding, so the exchanged convolution would have a negative one.
+  EXPECT_FALSE(IsExchanged("3,2,5", "3,4,2", "3,9,5", "window={size=9 pad=4_0 lhs_dilate=2}, dim_labels=f0b_i0o->0bf"));
+  // The gradient of an input: the output has more positions than the window.
+  EXPECT_FALSE(IsExchanged("2,7,5", "2,4,3", "3,2,5", "window={size=2 pad=1_0 lhs_dilate=2}, dim_labels=b0f_i0o->b0f"));
 }
 
 }  // namespace
