@@ -25,8 +25,7 @@ struct WhyOptions {
 
 struct ControlPaths {
   std::string path;
-  // The files of other groups that also match and have the same rank 0. Ranks that share memory have a second file for
-  // plans that send messages.
+  // The files of other groups that also match and have the same rank 0, for example parts of a split group.
   std::vector<std::string> others;
 };
 
@@ -59,13 +58,13 @@ absl::StatusOr<ControlPaths> FindControlFile(const std::string& part) {
                                           ", expected that of a group that runs, hangs or was killed"));
 }
 
-const char* ToText(collectives::ProcessState state) {
+const char* ToText(ProcessState state) {
   switch (state) {
-    case collectives::ProcessState::kRunning:
+    case ProcessState::kRunning:
       return "running";
-    case collectives::ProcessState::kStopped:
+    case ProcessState::kStopped:
       return "stopped";
-    case collectives::ProcessState::kGone:
+    case ProcessState::kGone:
       return "gone";
   }
   return "";
@@ -108,7 +107,7 @@ int Why(const WhyOptions& options) {
   if (!paths.ok()) return Fail(paths.status());
   const auto control = collectives::ControlFile::Open(paths->path, /*writable=*/false);
   if (!control.ok()) return Fail(control.status());
-  const collectives::Verdict verdict = collectives::ExplainGroup(**control, collectives::StateOfProcess);
+  const collectives::Verdict verdict = collectives::ExplainGroup(**control);
   if (options.format == "json") {
     PrintJson(*paths, verdict);
   } else {

@@ -11,7 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "base/file_system.h"
+#include "base/process/process_state.h"
 #include "collectives/exec/bootstrap/host_list.h"
 
 namespace xlad::collectives {
@@ -68,13 +68,8 @@ absl::StatusOr<int> Number(const GetVariable& get, const Names& names) {
 // The process that started this one, with its start time, because process ids are reused.
 std::string ParentText() {
   const pid_t parent = getppid();
-  const absl::StatusOr<std::string> stat = RealFileSystem().Read(absl::StrCat("/proc/", parent, "/stat"));
-  if (!stat.ok()) return absl::StrCat(parent);
-  // The fields are counted from the end of the command. The command may contain spaces, and ends at the last
-  // parenthesis.
-  const std::vector<std::string> fields = absl::StrSplit(stat->substr(stat->rfind(')') + 1), ' ', absl::SkipEmpty());
-  constexpr size_t kStartTime = 19;
-  return absl::StrCat(parent, "-", fields.size() > kStartTime ? fields[kStartTime] : "");
+  const uint64_t start = StartOfProcess(parent);
+  return start == 0 ? absl::StrCat(parent) : absl::StrCat(parent, "-", start);
 }
 
 // Reads the host of mpirun: "494403584.0;tcp://10.0.0.1,192.168.0.1:41001;tcp6://..." contains its addresses.

@@ -31,6 +31,7 @@ absl::StatusOr<std::string> Rendezvous::GetUntil(int64_t deadline_ns, int rank, 
       return absl::DeadlineExceededError(absl::StrCat("rank ", rank, " of ", options_.ranks, " ", options_.who,
                                                       " has not arrived within ", options_.deadline_ms, " ms"));
     }
+    if (options_.check_peer != nullptr) XLAD_RETURN_IF_ERROR(options_.check_peer(rank));
     std::this_thread::sleep_for(std::chrono::microseconds(wait_us));
     wait_us = std::min<int64_t>(wait_us * 3 / 2, 20000);
   }

@@ -4,6 +4,7 @@
 // generations. Threads: one at a time. A wait polls the store, first every 0.2 ms and later every 20 ms.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ class Rendezvous {
     int64_t generation = 0;
     int64_t deadline_ms = 30000;  // How long a call of Get or Fence waits.
     std::string who = "ranks";    // The name of the ranks in messages, such as "ranks of the launch by Open MPI".
+    // If set, called repeatedly while this rank waits for `rank`. An error ends the wait.
+    std::function<absl::Status(int rank)> check_peer = nullptr;
   };
 
   // `bootstrap` and `clock` must outlive this object.

@@ -56,5 +56,18 @@ TEST(Rendezvous, AFenceHasOneDeadlineForAllRanks) {
   EXPECT_LE(clock.NowNs(), 15 * kNsPerMs);
 }
 
+// Rank 1 never arrives, and its error is known before the deadline.
+TEST(Rendezvous, AnErrorOfThePeerEndsTheWait) {
+  ManualClock clock;
+  LateRanks bootstrap({0, 1'000'000'000, 0}, &clock);
+  const auto check_peer = [](int rank) {
+    return rank == 1 ? absl::UnavailableError("rank 1 has left") : absl::OkStatus();
+  };
+  Rendezvous rendezvous({0, 3, 0, /*deadline_ms=*/1000, "ranks", check_peer}, &bootstrap, &clock);
+  EXPECT_EQ(rendezvous.Fence("here"), absl::UnavailableError("rank 1 has left"));
+  EXPECT_EQ(rendezvous.Get(1, "key").status(), absl::UnavailableError("rank 1 has left"));
+  EXPECT_TRUE(rendezvous.Get(2, "key").ok());
+}
+
 }  // namespace
 }  // namespace xlad::collectives

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -23,6 +22,7 @@
 #include "base/file_system.h"
 #include "base/hash.h"
 #include "base/net/network.h"
+#include "base/process/process_state.h"
 #include "base/rounding.h"
 #include "collectives/exec/group/meeting.h"
 #include "collectives/exec/group/own_folder.h"
@@ -32,8 +32,8 @@ namespace {
 
 // All ranks of a group have this version. It changes with the layout of the file, and with the plans that the ranks
 // choose (plans.h), because ranks with different plans would refuse their operations one by one.
-constexpr uint32_t kVersion = 3;
-constexpr uint32_t kOldestReadableVersion = 2;  // Its files have the same layout.
+constexpr uint32_t kVersion = 4;
+constexpr uint32_t kOldestReadableVersion = 2;  // Its files have the same layout; members that it lacks are zero.
 constexpr int64_t kHeadBytes = 4096;
 // The most control files of ended groups that the next group leaves. Each takes up to 10 MB of memory.
 constexpr size_t kMaxKeptFiles = 16;
@@ -56,7 +56,7 @@ bool HasEnded(const ControlFile& control, bool is_old) {
       if (!is_old) return false;
       continue;
     }
-    if (kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH) return false;
+    if (StateOfProcess(pid, control.rank(rank).start_ticks) != ProcessState::kGone) return false;
     has_process = true;
   }
   return has_process;
@@ -226,25 +226,66 @@ absl::StatusOr<std::unique_ptr<ControlFile>> ShareControlFile(
 void RankBlock::SetProcess() {
   pid = getpid();
   std::strncpy(host, HostName().c_str(), sizeof host - 1);
+  start_ticks = StartOfProcess(pid);
 }
 
 void RankBlock::SetText(size_t index, const std::string& text) {
   std::strncpy(texts[index], text.c_str(), kTextBytes - 1);  // Also fills the rest with zeros.
 }
 
-uint64_t OperationWord(const std::string& text, size_t index) { return (Hash64(text) & ~uint64_t{0xFFFF}) | index; }
+OperationTexts::OperationTexts(RankBlock* block) : block_(block), used_(kMost) {
+  block->SetText(kMost, "one of many operations");
+}
 
-size_t NextFreeText(const std::vector<bool>& used, size_t last) {
-  for (size_t i = 1; i <= used.size(); ++i) {
-    const size_t index = (last + i) % used.size();
-    if (!used[index]) return index;
+// The search begins after the last text: peers may still name an operation that has been destroyed, so its text is kept
+// as long as possible.
+uint64_t OperationTexts::Add(const std::string& text) {
+  size_t free = used_.size();
+  for (size_t i = 1; i <= used_.size() && free == used_.size(); ++i) {
+    const size_t index = (last_ + i) % used_.size();
+    if (!used_[index]) free = index;
   }
-  return used.size();
+  if (free < used_.size()) {
+    block_->SetText(free, text);
+    used_[free] = true;
+    last_ = free;
+  }
+  return (Hash64(text) & ~uint64_t{0xFFFF}) | free;
+}
+
+void OperationTexts::Remove(uint64_t word) {
+  if (TextIndex(word) < used_.size()) used_[TextIndex(word)] = false;
 }
 
 std::string OperationText(const RankBlock& block, uint64_t operation) {
   const char* const text = block.texts[TextIndex(operation) % RankBlock::kTexts];
   return std::string(text, strnlen(text, RankBlock::kTextBytes));
+}
+
+uint64_t EnteredOnMemory(const RankBlock& block) {
+  return std::max(block.lines[0].sequence.load(std::memory_order_acquire),
+                  block.lines[1].sequence.load(std::memory_order_acquire));
+}
+
+// A rank that enters an operation on mapped memory after one with messages has written `entered` before. The number of
+// the messages is therefore the same before and after the others are read only if the rank was at this position.
+std::optional<RankPosition> PositionOf(const RankBlock& block) {
+  RankPosition position;
+  position.messages = block.messages.entered.load(std::memory_order_acquire);
+  position.mapped = EnteredOnMemory(block);
+  if (block.messages.entered.load(std::memory_order_acquire) != position.messages) return std::nullopt;
+  return position;
+}
+
+bool AreInOneOrder(const RankPosition& a, const RankPosition& b) {
+  return (a.mapped <= b.mapped && a.messages <= b.messages) || (a.mapped >= b.mapped && a.messages >= b.messages);
+}
+
+std::string LastOperation(const RankBlock& block, const RankPosition& position) {
+  if (position.all() == 0) return "no operation";
+  const MessageOperations& messages = block.messages;
+  const bool sends = position.messages > 0 && messages.after.load() == position.mapped;
+  return OperationText(block, sends ? messages.operation.load() : block.lines[position.mapped % 2].operation);
 }
 
 uint64_t CpuTicks() {

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,16 @@ struct SharedWindow {
   char segment[60] = {};                 // SharedSegment::name.
 };
 
+// The operations of a rank that exchange messages. They are counted apart from the others, because a rank may enter one
+// of them before all ranks have entered the previous one. `entered` is written last, with release order.
+struct MessageOperations {
+  std::atomic<uint64_t> entered = 0;    // The number of operations that the rank entered.
+  std::atomic<uint64_t> finished = 0;   // The number of operations that the rank finished.
+  std::atomic<uint64_t> operation = 0;  // The last operation, as in EntryLine.
+  std::atomic<uint64_t> after = 0;      // How many operations on mapped memory the rank had entered before it.
+  std::atomic<uint32_t> failed = 0;     // 1 after an error.
+};
+
 struct OperationRecord {
   std::atomic<uint64_t> operation = 0;  // As in EntryLine.
   std::atomic<uint64_t> ticks = 0;      // CpuTicks() when the rank entered the operation.
@@ -87,8 +98,10 @@ struct RankBlock {
   SharedWindow windows[kWindows];
   char texts[kTexts][kTextBytes] = {};
   OperationRecord records[kRecords];
+  uint64_t start_ticks = 0;  // StartOfProcess(pid), or 0 if it is unknown.
+  MessageOperations messages;
 
-  // Sets `pid` and `host` to those of this process.
+  // Sets `pid`, `host` and `start_ticks` to those of this process.
   void SetProcess();
   // Writes the text of an operation, truncated to kTextBytes - 1 bytes. `index` is less than kTexts.
   void SetText(size_t index, const std::string& text);
@@ -156,16 +169,41 @@ absl::StatusOr<std::unique_ptr<ControlFile>> ShareControlFile(
     absl::string_view name, int rank, int ranks, Rendezvous* rendezvous,
     const std::function<absl::Status(ControlFile&)>& prepare = [](ControlFile&) { return absl::OkStatus(); });
 
-// Returns the word of an operation in an entry line or a record, given its text and the index of the text.
-uint64_t OperationWord(const std::string& text, size_t index);
-// Returns the index of a text that is not in use, or used.size() if all are. Begins after `last`, the index that was
-// returned before: peers may still name an operation that has been destroyed, so its text is kept as long as possible.
-size_t NextFreeText(const std::vector<bool>& used, size_t last);
+// The texts of one rank's operations in its block. Threads: one at a time.
+class OperationTexts {
+ public:
+  static constexpr size_t kMost = RankBlock::kTexts - 1;  // All further operations share one text.
+  // `block` must outlive this object.
+  explicit OperationTexts(RankBlock* block);
+  // Keeps the text of an operation until Remove. Returns the word of the operation in an entry line or a record: a hash
+  // of the text and the text's index, which is kMost if all texts are in use.
+  uint64_t Add(const std::string& text);
+  void Remove(uint64_t word);
+
+ private:
+  RankBlock* const block_;
+  std::vector<bool> used_;
+  size_t last_ = 0;  // The index of the text that was added last.
+};
 // Returns the index of the text.
 inline size_t TextIndex(uint64_t operation) { return operation & 0xFFFF; }
 
 // Returns the text of an operation, given its word in an entry line or a record.
 std::string OperationText(const RankBlock& block, uint64_t operation);
+
+// Returns the number of operations on mapped memory that a rank has entered.
+uint64_t EnteredOnMemory(const RankBlock& block);
+// How many operations a rank has entered: on mapped memory, and with messages. All ranks run the same operations in the
+// same order, so if a rank has entered more of one kind than another rank, it has not entered fewer of the other kind.
+struct RankPosition {
+  uint64_t mapped = 0, messages = 0;
+  uint64_t all() const { return mapped + messages; }
+};
+// Returns nullopt if the rank entered an operation meanwhile.
+std::optional<RankPosition> PositionOf(const RankBlock& block);
+bool AreInOneOrder(const RankPosition& a, const RankPosition& b);
+// Returns the text of the last operation that a rank at `position` has entered, or "no operation".
+std::string LastOperation(const RankBlock& block, const RankPosition& position);
 
 // Returns the CPU's time-stamp counter on x86-64, and nanoseconds on other CPUs.
 uint64_t CpuTicks();

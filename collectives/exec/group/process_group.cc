@@ -6,11 +6,8 @@
 namespace xlad::collectives {
 
 absl::Status ProcessGroup::Disagreement(int peer) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("the ranks disagree on operation ", core_->sequence(), ": rank ", rank_, " runs ",
-                   OperationText(control_->rank(rank_), running_->word_), ", ", waiter_->Describe(peer), " runs ",
-                   OperationText(control_->rank(peer), core_->entry(peer).operation),
-                   "; all ranks must run the same operations in the same order"));
+  return waiter_->Disagreement(OperationText(control_->rank(rank_), running_->word_), peer,
+                               OperationText(control_->rank(peer), core_->entry(peer).operation));
 }
 
 absl::Status ProcessGroup::Fail(const GroupOperation& operation, const absl::Status& status) {
@@ -26,6 +23,14 @@ absl::Status ProcessGroup::Fail(const GroupOperation& operation, const absl::Sta
   control_->rank(rank_).left.store(RankBlock::kLeftAfterError, std::memory_order_release);
   waiter_->Wake();
   return error_;
+}
+
+absl::Status ProcessGroup::CheckPeers(int peer) {
+  XLAD_RETURN_IF_ERROR(error_);
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (control_->rank(rank).messages.failed.load() == 0) XLAD_RETURN_IF_ERROR(waiter_->CheckPeer(rank));
+  }
+  return waiter_->CheckPeer(peer);
 }
 
 absl::Status ProcessGroup::Barrier() { return Run(*barrier_, nullptr, nullptr); }

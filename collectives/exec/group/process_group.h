@@ -17,7 +17,7 @@
 // then read and write each other's buffers directly.
 //
 // Threads: one thread at a time may use a group. Errors: Prepare returns InvalidArgument or Unimplemented for a spec or
-// plan that cannot run, and ResourceExhausted if RankBlock::kTexts operations exist. Run returns InvalidArgument if
+// plan that cannot run, and ResourceExhausted if OperationTexts::kMost operations exist. Run returns InvalidArgument if
 // buffers that must be registered are not memory of Allocate; the group can still be used. Run returns another error if
 // a rank died or left, or if the ranks disagree. All later runs then return the same error, and outputs are undefined.
 // The other groups of the process are not affected.
@@ -67,7 +67,8 @@ class GroupOperation {
   int64_t number_ = 0;
 };
 
-// The processes of one host that run collectives together.
+// The processes of one host that run collectives together. The class has more than 25 methods because it also describes
+// its ranks, allocates their memory, and lends its control file to a MessageGroup of the same ranks.
 class ProcessGroup final : private GroupOwner {
  public:
   using Operation = GroupOperation;
@@ -97,6 +98,13 @@ class ProcessGroup final : private GroupOwner {
   std::string Describe(int rank) const { return waiter_->Describe(rank); }
   std::string host(int rank) const { return control_->rank(rank).host; }
   int64_t pid(int rank) const { return control_->rank(rank).pid; }
+
+  // The control file of the group and the texts of this rank in it, for records of what the ranks do outside the group.
+  const std::shared_ptr<ControlFile>& control() const { return control_; }
+  const std::shared_ptr<OperationTexts>& texts() const { return texts_; }
+  // For a rank that waits for `peer` outside the group: returns the error of the group, or that of
+  // GroupWaiter::CheckPeer for a rank that has not failed outside the group, or for `peer`.
+  absl::Status CheckPeers(int peer);
 
   // Returns memory that can be registered; see GroupMemory.
   absl::StatusOr<std::byte*> Allocate(int64_t bytes) { return memory_->Allocate(bytes); }
@@ -153,13 +161,12 @@ class ProcessGroup final : private GroupOwner {
   int64_t splits_ = 0;  // The number of calls of Split.
   bool exclusive_ = false;
   int64_t cache_bytes_ = 0;
-  std::unique_ptr<ControlFile> control_;
+  std::shared_ptr<ControlFile> control_;
   std::unique_ptr<SharedSegment> scratch_;
   std::unique_ptr<GroupWaiter> waiter_;
   std::unique_ptr<GroupMemory> memory_;
   std::unique_ptr<GroupCore> core_;
-  std::vector<bool> used_texts_;
-  size_t last_text_ = 0;                     // The text of the operation that was prepared last.
+  std::shared_ptr<OperationTexts> texts_;
   int64_t prepared_ = 0;                     // The number of operations that were prepared.
   const GroupOperation* running_ = nullptr;  // The last operation that was run.
   std::unique_ptr<GroupOperation> barrier_;

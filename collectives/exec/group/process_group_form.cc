@@ -68,6 +68,7 @@ absl::Status ProcessGroup::Join(const Options& options, Bootstrap* bootstrap) {
                         bootstrap, &RealClock());
   XLAD_RETURN_IF_ERROR(ShareMemory(options, &rendezvous));
   RankBlock& self = control_->rank(rank_);
+  texts_ = std::make_shared<OperationTexts>(&self);
   self.SetProcess();
   const std::vector<uint64_t> cores = AffinityMask();
   std::copy_n(cores.begin(), std::min(cores.size(), std::size(self.cores)), self.cores);
@@ -90,7 +91,6 @@ absl::Status ProcessGroup::Join(const Options& options, Bootstrap* bootstrap) {
   GroupOwner* const owner = this;
   core_ = std::make_unique<GroupCore>(
       GroupCore::Options{control_.get(), waiter_.get(), memory_.get(), scratch_->data(), half, rank_}, owner);
-  used_texts_.resize(RankBlock::kTexts);
   // After this fence, all ranks have registered with membarrier or have said that they cannot.
   XLAD_RETURN_IF_ERROR(rendezvous.Fence("ready"));
   XLAD_RETURN_IF_ERROR(waiter_->WatchPeers());
@@ -155,13 +155,14 @@ ProcessGroup::~ProcessGroup() {
   if (waiter_ != nullptr) waiter_->Wake();
   bool last = true;
   for (int rank = 0; rank < ranks_; ++rank) {
-    last = last && control_->rank(rank).left.load() == RankBlock::kLeftInOrder;
+    const RankBlock& block = control_->rank(rank);
+    last = last && block.left.load() == RankBlock::kLeftInOrder && block.messages.failed.load() == 0;
   }
   if (last) control_->Unlink();
 }
 
 GroupOperation::~GroupOperation() {
-  if (group_ != nullptr) group_->used_texts_[TextIndex(word_)] = false;
+  if (group_ != nullptr) group_->texts_->Remove(word_);
 }
 
 GroupMachine ProcessGroup::machine() const { return {ranks_, exclusive_, core_->scratch_bytes(), cache_bytes_}; }
@@ -214,16 +215,12 @@ absl::StatusOr<std::unique_ptr<GroupOperation>> ProcessGroup::Prepare(const Coll
 
   const std::string text =
       absl::StrCat(spec.ToString(), ", ", op.plan_.ToString(), options.registered ? ", registered" : "");
-  const size_t free = NextFreeText(used_texts_, last_text_);
-  if (free == used_texts_.size()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("found ", free, " prepared operations in the group, which is the maximum; destroy one of them"));
-  }
-  control_->rank(rank_).SetText(free, text);
-  used_texts_[free] = true;
-  last_text_ = free;
   // Ranks that prepare operations in a different order have different indices, so only the hash is compared.
-  op.word_ = OperationWord(text, free);
+  op.word_ = texts_->Add(text);
+  if (TextIndex(op.word_) == OperationTexts::kMost) {
+    return absl::ResourceExhaustedError(absl::StrCat("found ", OperationTexts::kMost, " prepared operations in the ",
+                                                     "group, which is the maximum; destroy one of them"));
+  }
   op.group_ = this;
   op.number_ = prepared_++;
   return operation;

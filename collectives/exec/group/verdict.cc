@@ -6,24 +6,30 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/file_system.h"
 
 namespace xlad::collectives {
 namespace {
 
-RankState ReadRank(const RankBlock& block, const std::function<ProcessState(int64_t pid)>& state_of) {
+// Returns the position of a rank that may be running. It is exact if the rank waits.
+RankPosition ReadPosition(const RankBlock& block) {
+  constexpr int kTries = 100;
+  for (int i = 0; i < kTries; ++i) {
+    if (const auto position = PositionOf(block)) return *position;
+  }
+  return {EnteredOnMemory(block), block.messages.entered.load()};
+}
+
+RankState ReadRank(const RankBlock& block, const std::function<ProcessState(int64_t, uint64_t)>& state_of) {
   RankState state;
   state.pid = block.pid;
   state.host = std::string(block.host, strnlen(block.host, sizeof block.host));
-  state.process = state_of(block.pid);
+  state.process = state_of(block.pid, block.start_ticks);
   state.left = block.left.load() == RankBlock::kLeftInOrder;
-  state.gave_up = block.left.load() == RankBlock::kLeftAfterError;
-  state.finished = block.finished.load();
-  for (const EntryLine& line : block.lines) {
-    if (line.sequence.load() < state.entered || line.sequence.load() == 0) continue;
-    state.entered = line.sequence.load();
-    state.operation = OperationText(block, line.operation);
-  }
+  state.gave_up = block.left.load() == RankBlock::kLeftAfterError || block.messages.failed.load() != 0;
+  state.finished = block.finished.load() + block.messages.finished.load();
+  state.position = ReadPosition(block);
+  state.entered = state.position.all();
+  if (state.entered > 0) state.operation = LastOperation(block, state.position);
   state.waits_for = block.waits_for.load();
   state.step = static_cast<int>(block.step.load());
   return state;
@@ -68,6 +74,26 @@ std::string Finding(const Verdict& verdict, int rank, uint64_t operation) {
                                                            : "";
 }
 
+// Adds which ranks run different operations, given the number of the first operation that a rank has not finished.
+// Ranks that have entered the same number of operations should have entered the same ones. Among the others, only the
+// numbers of operations on mapped memory and with messages show a difference.
+void AddDisagreement(uint64_t operation, Verdict* verdict) {
+  std::map<std::string, std::vector<int>> in_operation;
+  const int ranks = static_cast<int>(verdict->ranks.size());
+  for (int rank = 0; rank < ranks; ++rank) {
+    const RankState& state = verdict->ranks[rank];
+    const bool differs = std::any_of(verdict->ranks.begin(), verdict->ranks.end(), [&](const RankState& other) {
+      return !AreInOneOrder(state.position, other.position);
+    });
+    if (differs || (state.entered == operation && operation > 0)) in_operation[state.operation].push_back(rank);
+  }
+  if (in_operation.size() < 2) return;
+  std::vector<std::string> sides;
+  for (const auto& [text, same] : in_operation) sides.push_back(absl::StrCat(Ranks(same), " in ", text));
+  AddSentence(absl::StrCat("The ranks disagree on operation ", operation, ": ", absl::StrJoin(sides, "; ")),
+              &verdict->text);
+}
+
 // Explains a group that has not formed: which ranks have not joined it, and which of the others have died or are
 // stopped. Returns false if all ranks have joined. A rank without a process id has not written its part of the file.
 // The others wait for it before they run anything.
@@ -94,16 +120,8 @@ bool ExplainForming(Verdict* verdict) {
 
 }  // namespace
 
-ProcessState StateOfProcess(int64_t pid) {
-  const absl::StatusOr<std::string> stat = RealFileSystem().Read(absl::StrCat("/proc/", pid, "/stat"));
-  const size_t end = stat.ok() ? stat->rfind(')') : std::string::npos;
-  if (end == std::string::npos || end + 2 >= stat->size()) return ProcessState::kGone;
-  const char state = (*stat)[end + 2];
-  if (state == 'Z' || state == 'X') return ProcessState::kGone;
-  return state == 'T' || state == 't' ? ProcessState::kStopped : ProcessState::kRunning;
-}
-
-Verdict ExplainGroup(const ControlFile& control, const std::function<ProcessState(int64_t pid)>& state_of) {
+Verdict ExplainGroup(const ControlFile& control,
+                     const std::function<ProcessState(int64_t pid, uint64_t start_ticks)>& state_of) {
   Verdict verdict;
   for (int rank = 0; rank < control.ranks(); ++rank) verdict.ranks.push_back(ReadRank(control.rank(rank), state_of));
   if (ExplainForming(&verdict)) return verdict;
@@ -116,20 +134,12 @@ Verdict ExplainGroup(const ControlFile& control, const std::function<ProcessStat
   // Ranks that need not wait for the others, such as roots, may be in later operations, or have finished them. The
   // cause is in the first operation that a rank has not finished.
   if (unfinished > 0) last = unfinished;
-  // The ranks that entered this operation, by operation text. Different texts mean that the ranks disagree.
-  std::map<std::string, std::vector<int>> in_operation;
   std::vector<int> inside;
   for (int rank = 0; rank < control.ranks(); ++rank) {
     const RankState& state = verdict.ranks[rank];
     if (state.finished < state.entered) inside.push_back(rank);
-    if (state.entered == last && last > 0) in_operation[state.operation].push_back(rank);
   }
-  if (in_operation.size() > 1) {
-    std::vector<std::string> sides;
-    for (const auto& [text, ranks] : in_operation) sides.push_back(absl::StrCat(Ranks(ranks), " in ", text));
-    AddSentence(absl::StrCat("The ranks disagree on operation ", last, ": ", absl::StrJoin(sides, "; ")),
-                &verdict.text);
-  }
+  AddDisagreement(last, &verdict);
   for (int rank = 0; rank < control.ranks(); ++rank) {
     const RankState& state = verdict.ranks[rank];
     // Between operations, ranks may wait for a connection to a rank that has stopped or died.

@@ -6,12 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "base/process/process_state.h"
 #include "collectives/exec/group/control.h"
 
 namespace xlad::collectives {
-
-// kStopped: by a signal or a debugger. kGone: the process has ended.
-enum class ProcessState { kRunning, kStopped, kGone };
 
 struct RankState {
   int64_t pid = 0;
@@ -19,6 +17,8 @@ struct RankState {
   ProcessState process = ProcessState::kGone;
   bool left = false;      // The rank left the group without an error.
   bool gave_up = false;   // The rank left the group after an error, such as the death of another rank.
+  // How many operations the rank entered, on mapped memory and with messages, which are numbered together.
+  RankPosition position;
   uint64_t entered = 0;   // The number of the last operation that the rank entered, or 0 if there is none.
   uint64_t finished = 0;  // The number of the last operation that the rank finished.
   std::string operation;  // The text of the operation that the rank entered last.
@@ -35,10 +35,8 @@ struct Verdict {
   std::string text;  // One sentence for each finding.
 };
 
-// `state_of` returns the state of a process of this host. Ranks may write to the file at the same time.
-Verdict ExplainGroup(const ControlFile& control, const std::function<ProcessState(int64_t pid)>& state_of);
-
-// Returns the state of a process of this host, according to /proc.
-ProcessState StateOfProcess(int64_t pid);
+// `state_of` is StateOfProcess, except in tests. Ranks may write to the file at the same time.
+Verdict ExplainGroup(const ControlFile& control,
+                     const std::function<ProcessState(int64_t pid, uint64_t start_ticks)>& state_of = StateOfProcess);
 
 }  // namespace xlad::collectives

@@ -50,7 +50,9 @@ class VerdictTest : public ::testing::Test {
   }
 
   Verdict Explain() const {
-    return ExplainGroup(*control_, [this](int64_t pid) { return pid == 0 ? ProcessState::kGone : states_[pid - 100]; });
+    return ExplainGroup(*control_, [this](int64_t pid, uint64_t) {
+      return pid == 0 ? ProcessState::kGone : states_[pid - 100];
+    });
   }
 
   const TestFolder folder_;
@@ -154,6 +156,46 @@ TEST_F(VerdictTest, RanksThatDisagree) {
                         "4 ranks; rank 2 in broadcast f32[8] over 4 ranks"));
 }
 
+// Rank 2 has left out an operation with messages and waits in mapped memory. The others wait for its messages, and rank
+// 1 has already entered one more operation.
+TEST_F(VerdictTest, RanksThatWaitInMemoryAndForMessages) {
+  const auto set_messages = [&](int rank, uint64_t entered, uint64_t finished) {
+    MessageOperations& messages = control_->rank(rank).messages;
+    messages.after.store(5);
+    messages.operation.store(2);
+    messages.entered.store(entered);
+    messages.finished.store(finished);
+  };
+  for (int rank = 0; rank < 4; ++rank) Set(rank, 5, 5, 2);
+  set_messages(0, 8, 7);
+  set_messages(1, 9, 8);
+  set_messages(3, 8, 7);
+  Set(2, 6, 5, 0);
+  set_messages(2, 7, 7);
+  const Verdict verdict = Explain();
+  EXPECT_EQ(verdict.ranks[1].entered, 14u);
+  EXPECT_EQ(verdict.ranks[1].finished, 13u);
+  EXPECT_THAT(verdict.text,
+              AllOf(HasSubstr("The ranks disagree on operation 13: rank 2 in all_reduce(sum) f32[8] over 4 ranks; "
+                              "ranks 0, 1 and 3 in broadcast f32[8] over 4 ranks"),
+                    HasSubstr("rank 2 waits in operation 13 (all_reduce(sum) f32[8] over 4 ranks) at step 5 for rank "
+                              "0"),
+                    HasSubstr("rank 1 waits in operation 14 (broadcast f32[8] over 4 ranks) at step 5 for rank 2")));
+}
+
+// The process of rank 1 has ended, and its id is now that of another process.
+TEST_F(VerdictTest, AProcessIdThatIsUsedAgainIsNotTheRank) {
+  for (int rank = 0; rank < 4; ++rank) {
+    control_->rank(rank).SetProcess();
+    Set(rank, rank == 1 ? 2 : 3, 2, rank == 1 ? -1 : 1);
+  }
+  EXPECT_EQ(ExplainGroup(*control_).ranks[1].process, ProcessState::kRunning);
+  control_->rank(1).start_ticks -= 1;
+  const Verdict verdict = ExplainGroup(*control_);
+  EXPECT_THAT(verdict.culprits, ElementsAre(1));
+  EXPECT_THAT(verdict.text, HasSubstr("has died after operation 2"));
+}
+
 TEST(ControlFile, RefusesOtherFiles) {
   const TestFolder folder;
   const std::string path = folder.path() + "/other";
@@ -182,8 +224,8 @@ TEST(ControlFile, AFileOfAnotherVersionIsOnlyRead) {
   EXPECT_TRUE(open(0, /*writable=*/true).ok());
   EXPECT_TRUE(open(-1, /*writable=*/false).ok());
   EXPECT_TRUE(absl::IsInvalidArgument(open(0, /*writable=*/true)));
-  EXPECT_TRUE(absl::IsInvalidArgument(open(-1, /*writable=*/false))) << "version 1 had another layout";
-  EXPECT_TRUE(absl::IsInvalidArgument(open(3, /*writable=*/false)));
+  EXPECT_TRUE(absl::IsInvalidArgument(open(-2, /*writable=*/false))) << "version 1 had another layout";
+  EXPECT_TRUE(absl::IsInvalidArgument(open(4, /*writable=*/false)));
 }
 
 TEST(ControlFile, IsRemovedIfItCannotHaveItsSize) {

@@ -12,6 +12,7 @@
 #include <climits>
 #include <cstring>
 #include <ctime>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -46,21 +47,15 @@ void MoveToAnotherCore(int core) {
   sched_setaffinity(0, sizeof allowed, &allowed);
 }
 
-// The number of the last operation that a rank has entered.
-uint64_t Entered(const RankBlock& block) {
-  return std::max(block.lines[0].sequence.load(std::memory_order_relaxed),
-                  block.lines[1].sequence.load(std::memory_order_relaxed));
-}
-
 bool Membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
 
 }  // namespace
 
 bool OnlyOtherCoresAreLate(const ControlFile& control, int rank, int core) {
-  const uint64_t own = Entered(control.rank(rank));
+  const uint64_t own = EnteredOnMemory(control.rank(rank));
   for (int other = 0; other < control.ranks(); ++other) {
     const RankBlock& block = control.rank(other);
-    if (block.core.load(std::memory_order_relaxed) == core && Entered(block) < own) return false;
+    if (block.core.load(std::memory_order_relaxed) == core && EnteredOnMemory(block) < own) return false;
   }
   return true;
 }
@@ -98,16 +93,18 @@ std::string GroupWaiter::Describe(int rank) const {
 
 absl::Status GroupWaiter::Died(int rank) const {
   const RankBlock& block = control_->rank(rank);
-  const uint64_t entered =
-      std::max(block.lines[0].sequence.load(std::memory_order_relaxed), block.lines[1].sequence.load());
-  const uint64_t finished = block.finished.load();
+  const RankPosition position = PositionOf(block).value_or(RankPosition{EnteredOnMemory(block)});
+  const uint64_t finished = block.finished.load() + block.messages.finished.load();
+  std::string where = absl::StrCat("after operation ", finished);
+  if (position.all() > finished) {
+    where = absl::StrCat("in operation ", position.all(), " (", LastOperation(block, position), ")");
+  }
+  if (block.messages.failed.load() != 0) {
+    return absl::UnavailableError(absl::StrCat(Describe(rank), " has stopped after an error ", where));
+  }
   if (block.left.load() == RankBlock::kLeftInOrder) {
     return absl::UnavailableError(
-        absl::StrCat(Describe(rank), " has left the group after operation ", finished, " and will not take part"));
-  }
-  std::string where = absl::StrCat("after operation ", finished);
-  if (entered > finished) {
-    where = absl::StrCat("in operation ", entered, " (", OperationText(block, block.lines[entered % 2].operation), ")");
+        absl::StrCat(Describe(rank), " has left the group ", where, " and will not take part"));
   }
   return absl::UnavailableError(absl::StrCat(Describe(rank), " has died ", where));
 }
@@ -122,45 +119,61 @@ absl::Status GroupWaiter::Stopped(int rank) const {
       const EntryLine& line = control_->rank(other).lines[parity];
       const uint64_t sequence = own.sequence.load();
       if (line.sequence.load() != sequence || ((line.operation ^ own.operation) >> 16) == 0) continue;
-      return absl::FailedPreconditionError(absl::StrCat("the ranks disagree on operation ", sequence, ": rank ", rank_,
-                                                        " ran ", OperationText(control_->rank(rank_), own.operation),
-                                                        ", ", Describe(other), " ran ",
-                                                        OperationText(control_->rank(other), line.operation),
-                                                        "; all ranks must run the same operations in the same order"));
+      return Disagreement(OperationText(control_->rank(rank_), own.operation), other,
+                          OperationText(control_->rank(other), line.operation));
     }
   }
+  for (int other = 0; other < control_->ranks(); ++other) XLAD_RETURN_IF_ERROR(CheckOrder(other));
   return absl::UnavailableError(absl::StrCat(Describe(rank), " has stopped after an error"));
+}
+
+absl::Status GroupWaiter::Disagreement(absl::string_view own, int peer, absl::string_view theirs) const {
+  return absl::FailedPreconditionError(absl::StrCat("the ranks disagree: rank ", rank_, " runs ", own, ", ",
+                                                    Describe(peer), " runs ", theirs,
+                                                    "; all ranks must run the same operations in the same order"));
+}
+
+// A rank that waits in mapped memory may wait for a rank that waits for messages of this rank, or the other way round.
+// Neither of them would see an operation that differs from its own.
+absl::Status GroupWaiter::CheckOrder(int rank) const {
+  const RankBlock &self = control_->rank(rank_), &block = control_->rank(rank);
+  const std::optional<RankPosition> own = PositionOf(self), theirs = PositionOf(block);
+  if (!own.has_value() || !theirs.has_value() || AreInOneOrder(*own, *theirs)) return absl::OkStatus();
+  return Disagreement(LastOperation(self, *own), rank, LastOperation(block, *theirs));
 }
 
 bool GroupWaiter::IsAlive(int rank) const {
   if (control_->rank(rank).left.load() == RankBlock::kLeftInOrder) return false;
   pollfd handle{process_handles_[rank], POLLIN, 0};
-  return handle.fd < 0 || poll(&handle, 1, 0) == 0;
+  return handle.fd < 0 || poll(&handle, 1, 0) <= 0;  // A signal may interrupt poll.
 }
 
 absl::Status GroupWaiter::CheckPeers() {
-  const RankBlock& self = control_->rank(rank_);
-  std::atomic<int32_t>& failed = control_->head().failed_rank;
-  const uint64_t current = std::max(self.lines[0].sequence.load(), self.lines[1].sequence.load());
+  const uint64_t current = EnteredOnMemory(control_->rank(rank_));
   for (int rank = 0; rank < std::ssize(process_handles_); ++rank) {
+    XLAD_RETURN_IF_ERROR(CheckOrder(rank));
     // A peer that finished the current operation has done its part, even if its process has ended since.
-    const RankBlock& block = control_->rank(rank);
-    if (rank == rank_ || block.finished.load(std::memory_order_acquire) >= current) continue;
-    const uint32_t left = block.left.load(std::memory_order_acquire);
-    if (left == RankBlock::kLeftInOrder) return Died(rank);
-    if (left == RankBlock::kLeftAfterError) {
-      // The peer has noticed the death of another rank, or its operation differs from that of the others.
-      if (failed.load() >= 0) return Died(failed.load());
-      return Stopped(rank);
-    }
-    pollfd handle{process_handles_[rank], POLLIN, 0};
-    if (handle.fd < 0 || poll(&handle, 1, 0) <= 0) continue;
-    int none = -1;
-    failed.compare_exchange_strong(none, rank);
-    WakeSleepers();  // Otherwise the other ranks would notice the death only when they next check their peers.
-    return Died(failed.load());
+    if (control_->rank(rank).finished.load(std::memory_order_acquire) >= current) continue;
+    XLAD_RETURN_IF_ERROR(CheckPeer(rank));
   }
   return absl::OkStatus();
+}
+
+absl::Status GroupWaiter::CheckPeer(int rank) {
+  if (rank == rank_) return absl::OkStatus();
+  XLAD_RETURN_IF_ERROR(CheckOrder(rank));
+  std::atomic<int32_t>& failed = control_->head().failed_rank;
+  const uint32_t left = control_->rank(rank).left.load(std::memory_order_acquire);
+  if (left == RankBlock::kLeftInOrder) return Died(rank);
+  if (left == RankBlock::kLeftAfterError) {
+    // The peer has noticed the death of another rank, or its operation differs from that of the others.
+    return failed.load() >= 0 ? Died(failed.load()) : Stopped(rank);
+  }
+  if (IsAlive(rank)) return absl::OkStatus();
+  int none = -1;
+  failed.compare_exchange_strong(none, rank);
+  WakeSleepers();  // Otherwise the other ranks would notice the death only when they next check their peers.
+  return Died(failed.load());
 }
 
 absl::Status GroupWaiter::WaitLong(int peer, int step, absl::FunctionRef<bool()> ready,

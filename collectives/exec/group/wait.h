@@ -50,9 +50,14 @@ class GroupWaiter {
   }
 
   // Unavailable, naming the rank, host and process, if a peer has died, left or stopped after an error before it
-  // finished the current operation. FailedPrecondition, naming both operations, if a peer has stopped and the ranks ran
-  // different operations. Without WatchPeers, always OK.
+  // finished the current operation. FailedPrecondition, naming both operations, if the ranks run operations on mapped
+  // memory and with messages in different orders, or if a peer has stopped and the ranks ran different operations.
+  // Without WatchPeers, always OK.
   absl::Status CheckPeers();
+  // The same for one peer, which may have finished the current operation. OK for this rank.
+  absl::Status CheckPeer(int rank);
+  // Returns the error for a peer that runs another operation than this rank, given the texts of both.
+  absl::Status Disagreement(absl::string_view own, int peer, absl::string_view theirs) const;
   // Returns false if the process of a rank has ended, or if the rank has left the group without an error. WatchPeers
   // must have been called.
   bool IsAlive(int rank) const;
@@ -65,6 +70,7 @@ class GroupWaiter {
   void WakeSleepers();
   absl::Status Died(int rank) const;
   absl::Status Stopped(int rank) const;
+  absl::Status CheckOrder(int rank) const;
 
   ControlFile* const control_;
   const int rank_;

@@ -1,14 +1,62 @@
 #include "collectives/exec/group/wait.h"
 
 #include <gtest/gtest.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <csignal>
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
 
+#include "base/testing/test_folder.h"
+
 namespace xlad::collectives {
 namespace {
+
+std::atomic<int> alarms = 0;
+
+// A signal that arrives during poll makes it fail, which says nothing about the process.
+TEST(GroupWait, SignalsDoNotMakeARankDead) {
+  const TestFolder folder;
+  const auto control = ControlFile::Create(folder.path() + "/control", 2);
+  ASSERT_TRUE(control.ok()) << control.status();
+  const pid_t child = fork();
+  if (child == 0) {
+    while (true) pause();
+  }
+  (*control)->rank(0).pid = getpid();
+  (*control)->rank(1).pid = child;
+  GroupWaiter waiter(control->get(), 0, /*exclusive=*/false);
+  ASSERT_TRUE(waiter.WatchPeers().ok());
+  struct sigaction action{};
+  action.sa_handler = [](int) { ++alarms; };
+  struct sigaction before{};
+  ASSERT_EQ(sigaction(SIGALRM, &action, &before), 0);
+  const itimerval often{{0, 20}, {0, 20}};
+  ASSERT_EQ(setitimer(ITIMER_REAL, &often, nullptr), 0);
+  int dead = 0;
+  while (alarms < 1000) dead += waiter.IsAlive(1) && waiter.CheckPeer(1).ok() ? 0 : 1;
+  const itimerval never{};
+  setitimer(ITIMER_REAL, &never, nullptr);
+  sigaction(SIGALRM, &before, nullptr);
+  EXPECT_EQ(dead, 0);
+  kill(child, SIGKILL);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_FALSE(waiter.IsAlive(1));
+}
+
+TEST(GroupWait, RanksHaveOneOrderIfNeitherIsAheadInOneKindAndBehindInTheOther) {
+  EXPECT_TRUE(AreInOneOrder({3, 5}, {3, 5}));
+  EXPECT_TRUE(AreInOneOrder({3, 5}, {4, 5}));
+  EXPECT_TRUE(AreInOneOrder({3, 9}, {3, 5}));
+  EXPECT_TRUE(AreInOneOrder({4, 9}, {3, 5}));
+  EXPECT_FALSE(AreInOneOrder({4, 5}, {3, 6}));
+  EXPECT_FALSE(AreInOneOrder({3, 6}, {4, 5}));
+}
 
 TEST(GroupWait, ARankOnThisCoreThatIsLateMustNotBeKeptFromRunning) {
   constexpr int kRanks = 4;

@@ -9,16 +9,16 @@ absl::StatusOr<std::unique_ptr<FlightRecord>> FlightRecord::Join(const std::stri
   if (ranks > kMaxGroupRanks) return nullptr;
   XLAD_ASSIGN_OR_RETURN(std::unique_ptr<ControlFile> control,
                         ShareControlFile(absl::StrCat(key, "-messages"), rank, ranks, rendezvous));
-  std::unique_ptr<FlightRecord> record(new FlightRecord(std::move(control), rank));
-  RankBlock& self = record->self();
+  RankBlock& self = control->rank(rank);
+  auto record = std::make_unique<FlightRecord>(std::move(control), std::make_shared<OperationTexts>(&self), rank);
+  record->owns_file_ = true;
   self.SetProcess();
-  self.SetText(RankBlock::kTexts - 1, "one of many operations");
   self.joined.store(1, std::memory_order_release);
   return record;
 }
 
 FlightRecord::~FlightRecord() {
-  if (self().left.load() != 0) return;
+  if (!owns_file_ || self().left.load() != 0) return;
   self().left.store(RankBlock::kLeftInOrder);
   bool last = true;
   for (int rank = 0; rank < control_->ranks(); ++rank) {
@@ -28,18 +28,9 @@ FlightRecord::~FlightRecord() {
   if (last) control_->Unlink();
 }
 
-uint64_t FlightRecord::Add(const std::string& text) {
-  const size_t free = NextFreeText(used_texts_, last_text_);
-  if (free < used_texts_.size()) {
-    self().SetText(free, text);
-    used_texts_[free] = true;
-    last_text_ = free;
-  }
-  return OperationWord(text, free);
-}
-
-void FlightRecord::Remove(uint64_t word) {
-  if (TextIndex(word) < used_texts_.size()) used_texts_[TextIndex(word)] = false;
+void FlightRecord::Fail() {
+  self().messages.failed.store(1);
+  if (owns_file_) self().left.store(RankBlock::kLeftAfterError);
 }
 
 void FlightRecord::Begin(uint64_t word) {
@@ -47,9 +38,10 @@ void FlightRecord::Begin(uint64_t word) {
   OperationRecord& record = self().records[sequence_ % RankBlock::kRecords];
   record.operation.store(word, std::memory_order_relaxed);
   record.ticks.store(CpuTicks(), std::memory_order_relaxed);
-  EntryLine& line = self().lines[sequence_ % 2];
-  line.operation = word;
-  line.sequence.store(sequence_, std::memory_order_release);
+  MessageOperations& messages = self().messages;
+  messages.operation.store(word, std::memory_order_relaxed);
+  messages.after.store(EnteredOnMemory(self()), std::memory_order_relaxed);
+  messages.entered.store(sequence_, std::memory_order_release);
 }
 
 }  // namespace xlad::collectives

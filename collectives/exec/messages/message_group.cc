@@ -81,7 +81,7 @@ absl::Status CheckReachable(const PeerInfo& self, const std::vector<PeerInfo>& p
 
 std::optional<ProcessState> StateOfProcessOn(const std::string& machine, int64_t pid) {
   if (machine.empty() || machine != MachineName()) return std::nullopt;
-  return StateOfProcess(pid);
+  return StateOfProcess(pid, /*start_ticks=*/0);
 }
 
 MessageGroup::Shared::~Shared() {
@@ -101,7 +101,7 @@ absl::StatusOr<MessageGroup::Met> MessageGroup::Meet(const Options& options, con
   const std::unique_ptr<Bootstrap> bootstrap = FileBootstrap(RealFileSystem(), meeting->path());
   const int ranks = options.launch.ranks;
   Rendezvous rendezvous({options.launch.rank, ranks, 0, options.deadline_ms,
-                         absl::StrCat("ranks of the launch by ", options.launch.launcher)},
+                         absl::StrCat("ranks of the launch by ", options.launch.launcher), options.check_peer},
                         bootstrap.get(), &RealClock());
   const std::string machine = on_one_host ? MachineName() : "";
   XLAD_RETURN_IF_ERROR(rendezvous.Put(kPeerKey, absl::StrCat(machine, "\n", EncodePeer(self))));
@@ -109,7 +109,8 @@ absl::StatusOr<MessageGroup::Met> MessageGroup::Meet(const Options& options, con
     XLAD_RETURN_IF_ERROR(rendezvous.Put(kSecretKey, SystemRandom()->Hex(64)));
   }
   Met met;
-  if (on_one_host) {
+  met.record = options.record;
+  if (on_one_host && met.record == nullptr) {
     XLAD_ASSIGN_OR_RETURN(met.record, FlightRecord::Join(options.launch.key, options.launch.rank, ranks, &rendezvous));
   }
   XLAD_RETURN_IF_ERROR(rendezvous.Fence("addresses"));
@@ -270,6 +271,8 @@ absl::StatusOr<std::unique_ptr<MessageGroup>> MessageGroup::Split(const PartOfSp
   Options options = options_;
   options.launch = *launch;
   options.deadline_ms = deadline_ms;
+  options.record = nullptr;  // The record and check_peer are those of the ranks of this group.
+  options.check_peer = nullptr;
   return Join(options);
 }
 
@@ -316,6 +319,8 @@ absl::StatusOr<std::unique_ptr<MessageGroup>> MessageGroup::Shrink(int64_t deadl
     options.launch.rank = static_cast<int>(std::find(alive.begin(), alive.end(), rank_) - alive.begin());
     options.launch.ranks = static_cast<int>(alive.size());
     options.deadline_ms = deadline_ms;
+    options.record = nullptr;  // The record and check_peer are those of the ranks of this group.
+    options.check_peer = nullptr;
     absl::StatusOr<std::unique_ptr<MessageGroup>> group = Join(options);
     if (group.ok() || AliveRanks() == alive) return group;
   }

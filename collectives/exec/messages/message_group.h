@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -46,6 +47,11 @@ class MessageGroup {
     // The host name or address, without a port, at which other ranks reach this rank. If it is not on loopback, TCP
     // connections are encrypted with a key that rank 0 writes into the meeting folder.
     std::string listen_host = "127.0.0.1";
+    // Set if the ranks also share memory: the record of this rank in the control file of their ProcessGroup. If it is
+    // null, the group makes a record.
+    std::shared_ptr<FlightRecord> record;
+    // If set, called repeatedly while the group forms and this rank waits for `rank`. An error ends the wait.
+    std::function<absl::Status(int rank)> check_peer;
   };
 
   // Returns InvalidArgument if `listen_host` is not on loopback and there is no meeting folder. The message names the
@@ -113,6 +119,9 @@ class MessageGroup {
   // for ranks that are threads and over MPI.
   absl::StatusOr<std::unique_ptr<MessageGroup>> Shrink(int64_t deadline_ms = 30000);
 
+  // Fails the group: the ranks that wait for messages, and all later calls, get this error. Thread-safe.
+  void Abort(const absl::Status& status) { shared_->abort.Raise({status, ""}); }
+
   // Returns memory that is registered with the transport, aligned to 4096 bytes. ResourceExhausted if there is not
   // enough memory.
   absl::StatusOr<std::byte*> Allocate(int64_t bytes);
@@ -134,7 +143,7 @@ class MessageGroup {
     std::vector<PeerInfo> peers;                  // By rank.
     std::map<std::string, std::string> machines;  // By worker id; see machines_.
     // Null if there is a meeting folder, because records are shared memory, or if there are too many ranks.
-    std::unique_ptr<FlightRecord> record;
+    std::shared_ptr<FlightRecord> record;
     std::string key;  // Encrypts connections that are not on loopback.
   };
   static absl::StatusOr<Met> Meet(const Options& options, const PeerInfo& self);
@@ -151,7 +160,7 @@ class MessageGroup {
   std::map<std::string, std::string> machines_;
   ScheduleLinks links_;  // All operations use the same links, so a disagreement of the ranks is detected.
   // Null if the ranks are threads, if there is a meeting folder, or if there are more than kMaxGroupRanks ranks.
-  std::unique_ptr<FlightRecord> record_;
+  std::shared_ptr<FlightRecord> record_;
   int64_t runs_ = 0;
   int64_t prepared_ = 0;  // The number of operations that were prepared.
   int64_t splits_ = 0;    // The number of calls of Split.
