@@ -49,7 +49,7 @@ struct ScheduleOptions {
   std::string collective;
   std::string algorithm;
   int ranks = 0;
-  int64_t bytes = 0;
+  int64_t bytes = -1;  // 256 bytes per rank if it is -1.
   int chunks = 1;
   int channels = 1;
   std::string op = "sum";
@@ -84,8 +84,9 @@ absl::StatusOr<CollectiveSpec> SpecOf(const ScheduleOptions& options) {
   // HLO's names have hyphens.
   XLAD_ASSIGN_OR_RETURN(spec.kind,
                         collectives::ParseCollectiveKind(absl::StrReplaceAll(options.collective, {{"-", "_"}})));
+  XLAD_ASSIGN_OR_RETURN(const Reduction reduction, collectives::ParseReduction(options.op));
   if (collectives::Reduces(spec.kind)) {
-    XLAD_ASSIGN_OR_RETURN(spec.reduction, collectives::ParseReduction(options.op));
+    spec.reduction = reduction;
     const bool is_of_bits =
         spec.reduction == Reduction::kAnd || spec.reduction == Reduction::kOr || spec.reduction == Reduction::kXor;
     if (is_of_bits) spec.type = tensor::ElementType::kU32;
@@ -94,7 +95,7 @@ absl::StatusOr<CollectiveSpec> SpecOf(const ScheduleOptions& options) {
   spec.root = options.root;
   if (options.canonical) spec.mode = collectives::ReductionMode::kCanonical;
   const int64_t n = std::max(options.ranks, 1);
-  int64_t count = options.bytes > 0 ? std::max<int64_t>(1, options.bytes / 4) : n * 64;
+  int64_t count = options.bytes > 0 ? std::max<int64_t>(1, options.bytes / 4) : options.bytes == 0 ? 0 : n * 64;
   if (InputHasParts(spec.kind)) count = RoundUp(count, n);
   if (spec.kind == CollectiveKind::kAllGather || spec.kind == CollectiveKind::kGather) count = CeilDiv(count, n);
   if (spec.kind == CollectiveKind::kBarrier) count = 0;

@@ -122,8 +122,10 @@ class Bench {
                                                                  : bytes / width;
     spec_.counts = {collectives::InputHasParts(spec_.kind) ? count * spec_.ranks : count};
     if (IsRaggedBench(options_.collective)) SetRaggedSizes(count);
-    XLAD_RETURN_IF_ERROR(
-        CheckMemory(std::max(spec_.input_elements(), spec_.output_elements()) * width, 2 * spec_.ranks));
+    const int64_t largest = std::max(spec_.input_elements(), spec_.output_elements()) * width;
+    const int64_t pairs =
+        RotatedPairs(options_.rotate_bytes, spec_.input_elements() * width + spec_.output_elements() * width);
+    XLAD_RETURN_IF_ERROR(CheckMemory(largest, 2 * pairs * spec_.ranks));
     collectives::PrepareOptions prepare;
     prepare.registered = options_.registered != 0;
     prepare.plan = options_.algorithm.empty() ? rules_.Find(spec_) : options_.algorithm;
@@ -171,8 +173,7 @@ class Bench {
     const int rank = group_.rank();
     const int64_t width = tensor::ByteWidth(spec_.type);
     const int64_t in = spec_.input_elements(rank) * width, out = spec_.output_elements(rank) * width;
-    const int64_t both = std::max<int64_t>(1, in_place ? std::max(in, out) : in + out);
-    const int64_t pairs = std::clamp<int64_t>(options_.rotate_bytes / both, 1, 100);
+    const int64_t pairs = RotatedPairs(options_.rotate_bytes, in_place ? std::max(in, out) : in + out);
     std::vector<Pair> made;
     for (int64_t i = 0; i < pairs; ++i) {
       Pair pair;

@@ -48,6 +48,15 @@ class CommTest(CommunicationTest):
             self.assertGreaterEqual(found["time_us"], found["bound_us"])
             self.assertGreater(found["bound_us"], 0)
 
+    def test_zero_bytes_mean_zero_elements(self):
+        for collective in ("all_reduce", "all_gather", "all_to_all", "broadcast"):
+            with self.subTest(collective=collective):
+                found = json.loads(self.comm("check", collective, "--ranks", 4, "--bytes", 0, "--format", "json"))
+                self.assertEqual((found["accepted"], found["max_sent_elements"]), (True, 0))
+                found = json.loads(self.comm("simulate", collective, "--topology", "v5e-2x2", "--bytes", 0, "--format",
+                                             "json"))
+                self.assertEqual((found["bytes"], found["bound_us"]), (0, 0))
+
     def test_a_printed_schedule_is_accepted_and_a_changed_one_is_not(self):
         text = self.comm("schedule", "all_reduce", "--algorithm", "ring", "--ranks", 3)
         path = self.where / "ring.txt"
@@ -88,6 +97,7 @@ class CommTest(CommunicationTest):
                                  (("check", "all_reduce", "--ranks", 3, "--algorithm", "ring_2d grid=2x2"),
                                   "a grid of 2 dimensions"),
                                  (("check", "all_reduce", "--ranks", 3, "--op", "mean"), "mean"),
+                                 (("check", "all_gather", "--ranks", 3, "--op", "mean"), "mean"),
                                  (("check", "broadcast", "--ranks", 3, "--root", 3), "root 3"),
                                  (("check", "all_reduce", "--ranks", 65536, "--algorithm", "ring"),
                                   "of the memory of this machine"),
