@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
@@ -49,15 +50,15 @@ struct Secured {
 };
 
 Secured SecureBoth(Pair pair, const std::string& client_key, const std::string& server_key,
-                   const std::string& client_context = "c", const std::string& server_context = "c",
+                   const std::pair<std::string, std::string>& contexts = {"c", "c"},
                    int64_t rekey_bytes = kRekeyBytes) {
   Secured secured;
   secured.plain = std::move(pair);
   std::thread server([&] {
-    secured.server = SecureServer(secured.plain.server.get(), server_key, server_context, rekey_bytes);
+    secured.server = SecureServer(secured.plain.server.get(), server_key, contexts.second, rekey_bytes);
     if (!secured.server.ok()) secured.plain.server->Shutdown();
   });
-  secured.client = SecureClient(secured.plain.client.get(), client_key, client_context, rekey_bytes);
+  secured.client = SecureClient(secured.plain.client.get(), client_key, contexts.first, rekey_bytes);
   if (!secured.client.ok()) secured.plain.client->Shutdown();
   server.join();
   return secured;
@@ -101,7 +102,7 @@ TEST(SecureConnection, OtherKeysAndContextsAreRefusedByBothSides) {
   for (const auto& [client_key, server_key, client_context, server_context] :
        std::vector<std::tuple<std::string, std::string, std::string, std::string>>{
            {kKey, other, "c", "c"}, {other, kKey, "c", "c"}, {kKey, kKey, "c", "d"}, {kKey, kKey, "", "c"}}) {
-    Secured secured = SecureBoth(Connect(), client_key, server_key, client_context, server_context);
+    Secured secured = SecureBoth(Connect(), client_key, server_key, {client_context, server_context});
     EXPECT_TRUE(absl::IsUnauthenticated(secured.server.status())) << secured.server.status();
     EXPECT_FALSE(secured.client.ok());
   }
@@ -169,7 +170,7 @@ class Relay {
 TEST(SecureConnection, KeysChangeWhileBothSidesWrite) {
   Pair left = Connect(), right = Connect();
   Relay relay(std::move(left.server), std::move(right.client), -1);
-  Secured secured = SecureBoth({std::move(left.client), std::move(right.server)}, kKey, kKey, "c", "c", 1 << 20);
+  Secured secured = SecureBoth({std::move(left.client), std::move(right.server)}, kKey, kKey, {"c", "c"}, 1 << 20);
   ASSERT_TRUE(secured.client.ok() && secured.server.ok());
   const size_t sent = ExchangeBothWays(secured.client->get(), secured.server->get());
   // A record adds 22 bytes to at most 16 KiB of data, and the message that announces a new key has 27 bytes.
