@@ -12,7 +12,7 @@ import numpy as np
 from xlad import batches, metrics, safetensors
 from xlad.arguments import positional
 from xlad.batches import Batches, DataOptions
-from xlad.element_types import shape_text
+from xlad.element_types import of_dtype, shape_text
 from xlad.job import Axes, Job, axes_text, whole_number
 from xlad.trees import Tree, first_difference, flatten, plain, unflatten
 
@@ -207,6 +207,8 @@ def restore_like(state: Tree, types: Sequence[np.ndarray] | None = None) -> Call
         found: list[Any] = []
         for name, (dtype, shape, may_change), of_jax in zip(names, shapes, are_of_jax):
             array = arrays[name]
+            if array.dtype == np.uint8 and of_dtype(dtype, name).safetensors is None:  # A file without the index.
+                array = array.view(dtype).reshape(shape)
             if array.shape != shape or (array.dtype != dtype and not may_change):
                 raise ValueError(f"found {shape_text(array.dtype, array.shape)} for state {name} in the saved state, "
                                  f"expected {shape_text(dtype, shape)}")
