@@ -6,13 +6,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/json_text.h"
 #include "base/log_file.h"
 
@@ -76,13 +77,16 @@ using Fields = std::vector<std::pair<absl::string_view, absl::string_view>>;
 
 std::string FormatJson(LogLevel level, absl::string_view message, const Fields& fields) {
   static constexpr const char* kNames[] = {"debug", "info", "warn", "error"};
-  nlohmann::ordered_json line;
-  line["ts"] = fmt::format("{:.3f}", std::chrono::duration<double>(
-                                         std::chrono::system_clock::now().time_since_epoch()).count());
-  line["level"] = kNames[static_cast<int>(level)];
-  line["msg"] = std::string(message);
-  for (const auto& [key, value] : fields) line[std::string(key)] = std::string(value);
-  return JsonText(line);
+  const std::chrono::duration<double> time = std::chrono::system_clock::now().time_since_epoch();
+  std::string line;
+  const auto add = [&line](absl::string_view key, absl::string_view value) {
+    absl::StrAppend(&line, line.empty() ? "{" : ",", JsonString(key), ":", JsonString(value));
+  };
+  add("ts", absl::StrFormat("%.3f", time.count()));
+  add("level", kNames[static_cast<int>(level)]);
+  add("msg", message);
+  for (const auto& [key, value] : fields) add(key, value);
+  return line + "}";
 }
 
 }  // namespace
