@@ -245,13 +245,30 @@ TEST(TaskExecutor, ALossThatIsNotFiniteStopsWithItsNameAndTheFirstTensor) {
 
 // The coordinator starts another attempt after an error that may end, and gives up after an error of the program.
 TEST(TaskExecutor, AnErrorOfTheDiskIsNotAnErrorOfTheProgram) {
-  JobSpec spec = MakeSpec();
-  spec.set_state_blob("unreadable");
-  TaskCluster cluster({{0, 1, 2, 3}}, MakeExecutable(), spec);
+  for (const std::string fault : {"unopenable", "unreadable"}) {
+    for (const bool is_state : {true, false}) {
+      JobSpec spec = MakeSpec();
+      if (is_state) spec.set_state_blob(fault + "/state");
+      if (!is_state) spec.set_data_blob(fault + "/data");
+      TaskCluster cluster({{0, 1, 2, 3}}, MakeExecutable(), spec);
+      cluster.tasks[0]->Lease(kSteps);
+      TestListener& listener = *cluster.listeners[0];
+      listener.WaitForEnd();
+      EXPECT_TRUE(absl::IsUnavailable(listener.failure.status)) << listener.failure.status;
+      EXPECT_THAT(std::string(listener.failure.status.message()), HasSubstr("Input/output error"));
+    }
+  }
+}
+
+// Another attempt on the same device would most likely fail as well.
+TEST(TaskExecutor, AnErrorOfTheDeviceIsNotAnErrorOfTheDisk) {
+  copies_fail = true;
+  TaskCluster cluster({{0, 1, 2, 3}});
   TestListener& listener = *cluster.listeners[0];
   listener.WaitForEnd();
-  EXPECT_TRUE(absl::IsUnavailable(listener.failure.status)) << listener.failure.status;
-  EXPECT_THAT(std::string(listener.failure.status.message()), HasSubstr("Input/output error"));
+  copies_fail = false;
+  EXPECT_TRUE(absl::IsInternal(listener.failure.status)) << listener.failure.status;
+  EXPECT_THAT(std::string(listener.failure.status.message()), HasSubstr("the device cannot be written"));
 }
 
 TEST(TaskExecutor, AFullDiskCostsACheckpointButNotTheLastState) {

@@ -174,7 +174,22 @@ struct Reference {
   }
 };
 
-// Keeps blobs in memory and assembles the written shards by step.
+// Reads after `fails` is set return the error of a disk.
+class FailingReader final : public storage::RangeReader {
+ public:
+  explicit FailingReader(std::shared_ptr<storage::RangeReader> reader) : reader_(std::move(reader)) {}
+  int64_t size() const override { return reader_->size(); }
+  absl::Status Read(int64_t offset, absl::Span<std::byte> out) override {
+    return fails ? absl::InternalError("Input/output error") : reader_->Read(offset, out);
+  }
+  std::atomic<bool> fails = false;
+
+ private:
+  const std::shared_ptr<storage::RangeReader> reader_;
+};
+
+// Keeps blobs in memory and assembles the written shards by step. The blobs "unopenable/B" and "unreadable/B" have the
+// tensors of blob B, but an error of the disk is found when they are opened, or when a tensor is read.
 class BlobsInMemory final : public TaskStore {
  public:
   absl::StatusOr<std::string> ReadBlob(const std::string& digest, AbortSignal* abort) override {
@@ -186,12 +201,17 @@ class BlobsInMemory final : public TaskStore {
   }
   absl::StatusOr<std::shared_ptr<storage::TensorSource>> OpenTensors(const std::string& uri, AbortSignal*) override {
     tensor::NamedArrays arrays;
-    const std::string folder = uri.substr(uri.find(':') + 1) + "/";
-    if (folder == "unreadable/") return absl::InternalError("Input/output error");
+    const std::string blob = uri.substr(uri.find(':') + 1);
+    const std::string folder = blob.substr(blob.find('/') + 1) + "/";
+    if (blob.starts_with("unopenable/")) return absl::InternalError("Input/output error");
     for (const auto& [name, array] : tensors) {
       if (name.starts_with(folder)) arrays.emplace(name.substr(folder.size()), array);
     }
-    return storage::OpenSafetensors({storage::MakeMemoryReader(tensor::SerializeSafetensors(arrays))}, {uri});
+    const auto reader =
+        std::make_shared<FailingReader>(storage::MakeMemoryReader(tensor::SerializeSafetensors(arrays)));
+    absl::StatusOr<std::shared_ptr<storage::TensorSource>> source = storage::OpenSafetensors({reader}, {uri});
+    reader->fails = blob.starts_with("unreadable/");  // The header has been read.
+    return source;
   }
   absl::StatusOr<CheckpointShard> WriteShard(int64_t step, const std::string& name,
                                              const storage::SerializedShard& shard, AbortSignal* abort) override {
@@ -343,7 +363,7 @@ class TaskCluster {
     launch_.set_attempt(1);
     launch_.set_executable_digest(digest);
     *launch_.mutable_spec() = spec;
-    launch_.mutable_spec()->set_data_blob("data");
+    launch_.mutable_spec()->set_data_blob(spec.data_blob().empty() ? "data" : spec.data_blob());
     launch_.set_state_blob(spec.state_blob().empty() ? "state" : spec.state_blob());
     if (spec.devices() > 0) launch_.set_shards_per_device(static_cast<int32_t>(kDevices / spec.devices()));
     for (const xlad::CollectiveSpec& proto : executable.collectives()) {

@@ -1,6 +1,7 @@
 // For tests: a device whose kernels are functions of the test, and functions to build executables.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -60,6 +61,27 @@ class TestLoaded final : public LoadedExecutable {
   std::vector<TestKernel> kernels_;
 };
 
+// If true, copies from the host fail on the streams that TestDevice makes.
+inline std::atomic<bool> copies_fail = false;
+
+class UnwritableStream final : public Stream {
+ public:
+  explicit UnwritableStream(std::unique_ptr<Stream> stream) : stream_(std::move(stream)) {}
+  bool host_can_access() const override { return stream_->host_can_access(); }
+  absl::Status CopyToDevice(void*, absl::Span<const std::byte>) override {
+    return absl::InternalError("the device cannot be written");
+  }
+  absl::Status CopyToHost(absl::Span<std::byte> to, const void* from) override { return stream_->CopyToHost(to, from); }
+  absl::Status Copy(void* to, const void* from, int64_t bytes) override { return stream_->Copy(to, from, bytes); }
+  absl::Status FillZero(void* to, int64_t bytes) override { return stream_->FillZero(to, bytes); }
+  absl::StatusOr<std::unique_ptr<Event>> Record() override { return stream_->Record(); }
+  absl::Status WaitFor(const Event& event) override { return stream_->WaitFor(event); }
+  absl::Status Synchronize() override { return stream_->Synchronize(); }
+
+ private:
+  const std::unique_ptr<Stream> stream_;
+};
+
 // A device that runs the kernels of the test on the CPU.
 class TestDevice final : public Device {
  public:
@@ -70,7 +92,11 @@ class TestDevice final : public Device {
     return cpu_->Allocate(bytes, kind);
   }
   using Device::MakeStream;
-  absl::StatusOr<std::unique_ptr<Stream>> MakeStream(int threads) override { return cpu_->MakeStream(threads); }
+  absl::StatusOr<std::unique_ptr<Stream>> MakeStream(int threads) override {
+    XLAD_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, cpu_->MakeStream(threads));
+    if (copies_fail) stream = std::make_unique<UnwritableStream>(std::move(stream));
+    return stream;
+  }
   absl::StatusOr<std::unique_ptr<LoadedExecutable>> Load(Executable executable) override {
     return std::make_unique<TestLoaded>(std::move(executable), kernels_);
   }
