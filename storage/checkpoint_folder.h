@@ -49,8 +49,8 @@ struct ObsoleteFolders {
   int64_t attempt = INT64_MAX;
   std::set<std::string> keep;  // Names of folders.
 };
-// Removes the selected folders of a job (ROOT/JOB). OK if there are none. Stops at the first folder that cannot be
-// removed, and returns its error.
+// Removes the selected folders of a job (ROOT/JOB). OK if there are none. If some folders cannot be removed, removes all
+// others, and returns the first error.
 absl::Status RemoveObsoleteFolders(FileSystem& files, const std::string& job_folder, const ObsoleteFolders& obsolete);
 
 }  // namespace xlad::storage
