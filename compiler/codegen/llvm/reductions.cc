@@ -1,7 +1,8 @@
-// There are two loop orders. If the innermost dimension is reduced (rows), each result element has lanes, that is,
-// several accumulators, which are combined at the end. Reducers whose order is fixed reduce several rows together. If
-// the innermost dimension is kept (columns), there is a strip of accumulators along it, and a vectorized pass over the
-// strip for each reduced position.
+// There are two loop orders. If the innermost dimension is reduced (rows), a result element may have lanes, that is,
+// several accumulators, which are combined at the end (HasLanes). Otherwise, reducers of tuples reduce eight rows
+// together if there are enough rows (AreReducedTogether), and others reduce one row after another. If the innermost
+// dimension is kept (columns), there is a strip of accumulators along it, and a vectorized pass over the strip for each
+// reduced position.
 #include "compiler/codegen/llvm/reductions.h"
 
 #include <algorithm>
