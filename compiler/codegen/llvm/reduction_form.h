@@ -35,7 +35,7 @@ struct Reduction {
 
 // The operand's dimensions, divided into kept and reduced ones.
 struct DimensionSplit {
-  tensor::Dims sizes;                // The operand's sizes.
+  tensor::Dims sizes;        // The operand's sizes.
   std::vector<size_t> kept;  // Ascending.
   std::vector<size_t> reduced;
   // Whether the innermost dimension (ignoring sizes of 1) is kept. False if the operand has no elements.

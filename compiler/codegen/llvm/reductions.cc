@@ -68,6 +68,7 @@ class RowIndices {
   }
   void Start(llvm::Value* first) {
     first_ = first;
+    if (sizes_.size() == 1) return;
     ir_.Loop(kRowsTogether, [&](llvm::Value* row) {
       const Values dims = DimsOf(ir_, Index::OfLinear(Position(row)), sizes_);
       for (size_t d = 0; d < dims.size(); ++d) ir_.b.CreateStore(dims[d], Address(d, row));
@@ -92,7 +93,8 @@ class RowIndices {
   llvm::Value* first_ = nullptr;
 };
 
-// Reduces kRowsTogether rows, each in order.
+// Reduces kRowsTogether rows, each in order. There are kept and reduced dimensions: AreReducedTogether requires several
+// rows, and a reduction of several rows without reduced dimensions is one of columns.
 void EmitGroupOfRows(Elements& elements, const DimensionSplit& split, const std::vector<Reduction>& reductions,
                      RowIndices& rows, const ReductionSink& sink) {
   Ir& ir = elements.ir();
@@ -106,7 +108,7 @@ void EmitGroupOfRows(Elements& elements, const DimensionSplit& split, const std:
     for (size_t i = 0; i < reductions.size(); ++i) accumulators[i].Store(initial[i], row);
   });
   const Dims sizes = split.Sizes(split.reduced);
-  const bool are_adjacent = split.kept.empty() || split.reduced.empty() || split.kept.back() < split.reduced.front();
+  const bool are_adjacent = split.kept.back() < split.reduced.front();
   ir.LoopNest(sizes, [&](const Values& reduced) {
     llvm::Value* in_row = LinearOf(ir, Index::Of(reduced), sizes);
     ir.Loop(kRowsTogether, [&](llvm::Value* row) {

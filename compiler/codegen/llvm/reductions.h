@@ -12,8 +12,9 @@
 
 namespace xlad::compiler {
 
-// Emits the use of the leaves of reduction `which` at a result index. Called inside the emitted loops, and more than once
-// for a reduction if there are separate loops for parts of its results. The emitted code runs once for each result.
+// Emits the use of the leaves of reduction `which` at a result index. Called inside the emitted loops, and more than
+// once for a reduction if there are separate loops for parts of its results. The emitted code runs once for each
+// result.
 using ReductionSink = std::function<void(size_t which, const Index& index, const Values& values)>;
 
 // Emits reductions of operands of equal sizes over the same dimensions in one pass, for the results in the range of the
