@@ -1,9 +1,10 @@
+#include "compiler/codegen/llvm/block_reductions.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "base/powers_of_two.h"
 #include "compiler/codegen/llvm/reduction_form.h"
-#include "compiler/codegen/llvm/reductions.h"
 
 namespace xlad::compiler {
 

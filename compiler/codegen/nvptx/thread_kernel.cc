@@ -9,9 +9,9 @@
 #include <optional>
 
 #include "base/kernel_abi.h"
+#include "compiler/codegen/llvm/block_reductions.h"
 #include "compiler/codegen/llvm/kernel.h"
 #include "compiler/codegen/llvm/nest.h"
-#include "compiler/codegen/llvm/reductions.h"
 #include "compiler/codegen/nvptx/thread_transpose.h"
 #include "compiler/kernel/gpu_target.h"
 #include "compiler/passes/fusion_limits.h"
