@@ -48,9 +48,11 @@ inline Arrays RunLibraryOp(Device* device, const LibraryOp& op, const Arrays& op
   const absl::Status status = launcher->RunLibraryOp(0, addresses);
   EXPECT_TRUE(status.ok()) << status;
   for (size_t r = 0; r < results.size(); ++r) {
-    EXPECT_TRUE(stream->CopyToHost(absl::MakeSpan(results[r]), addresses[operands.size() + r]).ok());
+    const absl::Status copied = stream->CopyToHost(absl::MakeSpan(results[r]), addresses[operands.size() + r]);
+    EXPECT_TRUE(copied.ok()) << copied;
   }
-  EXPECT_TRUE(stream->Synchronize().ok());
+  const absl::Status finished = stream->Synchronize();
+  EXPECT_TRUE(finished.ok()) << finished;
   return results;
 }
 
