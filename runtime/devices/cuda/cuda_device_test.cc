@@ -146,6 +146,21 @@ TEST_F(CudaDeviceTest, SharedMemoryOfAnotherGpuOfTheSameProcessIsRefused) {
   EXPECT_THAT(Message(status), HasSubstr("GPU 1 (test double) cannot access the memory of GPU 0 (test double)"));
 }
 
+TEST_F(CudaDeviceTest, ADestroyedContextDoesNotBecomeCurrent) {
+  Configure("devices=2");
+  const cuda::Driver& driver = **cuda::LoadDriver(kDouble);
+  cuda::ContextHandle context = nullptr;
+  cuda::DevicePointer address = 0;
+  ASSERT_EQ(driver.cuDevicePrimaryCtxRetain(&context, 1), cuda::kSuccess);
+  EXPECT_EQ(driver.cuCtxSetCurrent(context), cuda::kSuccess);
+  EXPECT_EQ(driver.cuMemAlloc_v2(&address, 512), cuda::kSuccess);
+  EXPECT_EQ(driver.cuMemFree_v2(address), cuda::kSuccess);
+  EXPECT_EQ(driver.cuCtxSetCurrent(nullptr), cuda::kSuccess);
+  EXPECT_EQ(driver.cuMemAlloc_v2(&address, 512), cuda::kInvalidContext) << "no context is current";
+  EXPECT_EQ(driver.cuDevicePrimaryCtxRelease_v2(1), cuda::kSuccess);
+  EXPECT_EQ(driver.cuCtxSetCurrent(context), cuda::kInvalidContext) << "it is destroyed";
+}
+
 // A block that is never given back, such as one that is kept after a failure, does not outlive its GPU.
 TEST_F(CudaDeviceTest, SharedMemoryEndsWithItsGpu) {
   const cuda::Driver* const driver = *cuda::LoadDriver(kDouble);

@@ -255,12 +255,14 @@ Result cuDevicePrimaryCtxRelease_v2(DeviceId device) {
   if (--context.users == 0) ++context.number;
   return kSuccess;
 }
-// After an error of asynchronous work, the context becomes current nevertheless.
+// With null, the thread has no current context afterwards. After an error of asynchronous work, the context becomes
+// current nevertheless.
 Result cuCtxSetCurrent(ContextHandle context) {
   const Result entered = DriverDouble::Get().Enter("cuCtxSetCurrent");
   if (entered != kSuccess && entered != DriverDouble::Get().broken()) return entered;
   const std::lock_guard<std::mutex> lock(context_mutex);
-  current = {context, context->number};
+  if (context != nullptr && context->users == 0) return kInvalidContext;
+  current = {context, context == nullptr ? 0 : context->number};
   return entered;
 }
 

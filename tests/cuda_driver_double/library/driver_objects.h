@@ -71,7 +71,8 @@ Result RefuseInCapture();
 // Sets the capture of the calling thread; null if it has none.
 void SetCaptureOfThread(StreamObject::Capture* capture);
 // Whether the calling thread has a current context, which has not been destroyed. Without one, functions that work on
-// memory, streams, events or modules return kInvalidContext.
+// memory, streams, events, modules or graphs return kInvalidContext, except those that end a capture or destroy graphs.
+// They do not check that a stream or memory belongs to the current context.
 bool HasContext();
 
 }  // namespace xlad::runtime::cuda
