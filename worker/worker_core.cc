@@ -14,7 +14,8 @@ namespace {
 // The maximum number of metrics in one message: one second of steps that take 1 ms.
 constexpr size_t kMaxMetricsPerMessage = 1000;
 // The maximum number of metrics of a task that are sent before they are acknowledged. The coordinator handles these
-// rows in some 20 ms, so a task whose steps are faster than the coordinator's log does not delay other requests.
+// rows in some 20 ms, so a task whose steps are faster than the coordinator's log delays other requests by this time at
+// most. In the long run, it makes at most this many steps in the time of a round trip (PassLease).
 constexpr size_t kMaxUnacknowledged = 5 * kMaxMetricsPerMessage;
 constexpr size_t kMaxSamples = 256;  // The maximum number of clock samples that are kept; one is taken about every 2 s.
 constexpr size_t kMaxTraces = 256;   // The maximum number of traces of a task that wait to be sent.
@@ -119,7 +120,7 @@ void WorkerCore::On(const Disconnected&) {
   connected_ = registered_ = false;
   for (auto& [key, record] : tasks_) {
     record.sent_metrics = 0;
-    record.end_is_sent = false;
+    record.end_is_sent = record.shard_failed_is_sent = false;
     for (const auto& [step, shard] : record.shards) record.unsent_shards.insert(step);
   }
 }
@@ -140,7 +141,6 @@ void WorkerCore::OnRegistered(const Registered& message) {
     if (record.ready && !record.started) SendReady(record);
     SendMetrics(&record);
     SendTraces(&record);
-    if (record.shard_failed.has_value() && reports_shard_failures_) SendMessage(*record.shard_failed);
     SendEnd(&record);
   }
   SendExits();
@@ -274,12 +274,11 @@ void WorkerCore::StartTasks() {
 }
 
 void WorkerCore::OnStart(const StartTask& message) {
-  const TaskKey key = KeyOf(message);
-  TaskRecord* record = Find(key);
+  TaskRecord* record = Find(KeyOf(message));
   if (record == nullptr) return;
   record->started = true;
   if (record->task != nullptr && record->launch.spec().session()) record->task->Start(message);
-  Lease(key, message.lease_until_step());
+  Lease(KeyOf(message), message.lease_until_step());
 }
 
 void WorkerCore::Lease(const TaskKey& key, int64_t lease_until_step) {
@@ -356,8 +355,9 @@ void WorkerCore::On(const TaskFailedToSave& event) {
   const bool is_known = !event.must_be_stored && record->shard_failed.has_value() &&
                         record->shard_failed->shard_failed().step() == failed->step() &&
                         record->shard_failed->shard_failed().error() == failed->error();
-  record->shard_failed = message;
-  if (registered_ && reports_shard_failures_ && !is_known) SendMessage(std::move(message));
+  record->shard_failed = std::move(message);
+  if (!is_known) record->shard_failed_is_sent = false;
+  if (registered_) SendShards(record);
 }
 
 // After the commit of a checkpoint, the steps before it are never run again, so their metrics must be sent before.
@@ -372,6 +372,9 @@ void WorkerCore::SendShards(TaskRecord* record) {
     *message.mutable_shard_written()->mutable_shard() = record->shards.at(*steps.begin());
     SendMessage(std::move(message));
   }
+  // The coordinator takes a shard that arrives after a failure for a sign that the failure is over.
+  if (!steps.empty() || !reports_shard_failures_ || !record->shard_failed.has_value()) return;
+  if (!std::exchange(record->shard_failed_is_sent, true)) SendMessage(*record->shard_failed);
 }
 
 // Older checkpoints are unnecessary after a newer one has been committed.
@@ -409,7 +412,7 @@ void WorkerCore::OnAcknowledge(const Acknowledge& message) {
     record->metrics.pop_front();
     if (record->sent_metrics > 0) --record->sent_metrics;
   }
-  if (was_full) SendMetrics(record);  // Otherwise metrics wait for the next tick, so that they are sent together.
+  if (was_full) SendMetrics(record);  // Otherwise metrics are sent together, once per metrics_ms.
   SendEnd(record);
   PassLease(record);
 }
@@ -518,9 +521,8 @@ void WorkerCore::End(TaskRecord* record, WorkerMessage message) {
 
 void WorkerCore::SendExits() {
   if (!registered_) return;
-  for (WorkerMessage& message : std::exchange(exits_, {})) {
-    if (reports_exits_) SendMessage(std::move(message));
-  }
+  if (!reports_exits_) exits_.clear();
+  for (WorkerMessage& message : std::exchange(exits_, {})) SendMessage(std::move(message));
 }
 
 void WorkerCore::On(const TaskHasStopped& event) {
@@ -557,11 +559,10 @@ void WorkerCore::On(const TaskHasExited& event) {
     return StartTasks();
   }
   TaskRecord* record = Find(event.key);
-  const bool has_ended = record != nullptr && record->end.has_value() && !record->end->has_stopped();
   if (record == nullptr) return;
   record->exited = true;
   StartTasks();
-  if (has_ended) return;
+  if (record->end.has_value() && !record->end->has_stopped()) return;
   const absl::Status error = ExitError(end, options_.memory_limit_bytes);
   if (!reports_exits_) {
     return On(TaskHasFailed{event.key, record->task->finished_steps(), {error, ""}});
@@ -578,9 +579,8 @@ void WorkerCore::On(const TaskHasExited& event) {
 
 void WorkerCore::On(const TaskHasFailed& event) {
   TaskRecord* record = Find(event.key);
-  const bool has_failed =
-      record != nullptr && record->end.has_value() && (record->end->has_failed() || record->end->has_exited());
-  if (record == nullptr || has_failed) return;
+  if (record == nullptr) return;
+  if (record->end.has_value() && (record->end->has_failed() || record->end->has_exited())) return;
   const std::string error(event.failure.status.message());
   LogError("task failed", {{"job", event.key.job_id},
                            {"attempt", absl::StrCat(event.key.attempt)},

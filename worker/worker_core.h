@@ -178,8 +178,9 @@ class WorkerCore {
     int64_t sent_samples = 0;      // The number of all clock samples that were taken before the last trace was sent.
     std::map<int64_t, CheckpointShard> shards;  // Keyed by step: the shards that are not in a committed checkpoint.
     std::set<int64_t> unsent_shards;            // The steps of those that have not been sent on this connection.
-    // The latest failure if no shard has been stored since; sent on each connection.
+    // The latest failure if no shard has been stored since; sent on each connection, after the shards.
     std::optional<WorkerMessage> shard_failed;
+    bool shard_failed_is_sent = false;
     // Stopped, finished, failed or exited; sent on each connection until the coordinator has recorded it.
     std::optional<WorkerMessage> end;
     bool end_is_sent = false;  // Whether `end` has been sent on this connection.
@@ -232,6 +233,7 @@ class WorkerCore {
   // Sends the metrics, up to a number that waits for acknowledgements, and the shards that may be sent then.
   void SendMetrics(TaskRecord* record);
   void SendTraces(TaskRecord* record);
+  // Sends the shards whose metrics have been sent, and then the failure to store one.
   void SendShards(TaskRecord* record);
   // Sends the end of the task when all of its metrics and shards have been sent.
   void SendEnd(TaskRecord* record);

@@ -106,7 +106,7 @@ TEST_F(WorkerCoreTest, TheMetricsBeforeACheckpointAreSentBeforeItsShard) {
 }
 
 // The metrics of quick steps are sent as fast as the coordinator acknowledges them. A shard waits for the metrics of
-// the steps before it, and the end of the task waits for everything else, also after a reconnection.
+// the steps before it, and the end of the task waits for everything else. The same is true after a reconnection.
 TEST_F(WorkerCoreTest, ALimitedNumberOfMetricsIsNotAcknowledged) {
   Attach();
   Launch(1);
@@ -131,6 +131,12 @@ TEST_F(WorkerCoreTest, ALimitedNumberOfMetricsIsNotAcknowledged) {
   Handle(TaskHasFinished{{"job", 1}}), check();
   Later(100), check();
   EXPECT_EQ(sent, 5'000);
+  Acknowledge((acknowledged += 1'000) - 1), check();
+  Handle(Disconnected{});
+  sent = acknowledged;
+  Attach(), check();
+  EXPECT_EQ(sent, 6'000);
+  EXPECT_FALSE(has_shard || has_end);
   while (acknowledged < 8'000) Acknowledge((acknowledged += 1'000) - 1), check();
   EXPECT_EQ(sent, 12'000);
   EXPECT_TRUE(has_shard && has_end);
@@ -140,6 +146,27 @@ TEST_F(WorkerCoreTest, ALimitedNumberOfMetricsIsNotAcknowledged) {
   Attach(), check();
   EXPECT_EQ(sent, 12'000);
   EXPECT_TRUE(has_shard && has_end);
+}
+
+// Otherwise the coordinator would take the shard for a success after the failure.
+TEST_F(WorkerCoreTest, AFailureToSaveFollowsTheShardsBeforeIt) {
+  Attach(/*takes_shard_failures=*/true);
+  Launch(1);
+  Handle(TaskIsReady{{"job", 1}});
+  Start(20'000);
+  for (int64_t step = 0; step < 7'000; ++step) Step(step);
+  Handle(TaskWroteShard{{"job", 1}, 6'500, {}});
+  Handle(TaskFailedToSave{{"job", 1}, 7'000, absl::ResourceExhaustedError("disk full")});
+  EXPECT_THAT(sent_, IsEmpty()) << "the shard waits for metrics";
+  Handle(Disconnected{});
+  Attach(/*takes_shard_failures=*/true);
+  EXPECT_EQ(Count(WorkerMessage::kShardFailed), 0);
+  Acknowledge(1'999);
+  ASSERT_EQ(sent_.size(), 4) << "2,000 metrics, the shard, the failure";
+  EXPECT_TRUE(sent_[2].has_shard_written());
+  EXPECT_TRUE(sent_[3].has_shard_failed());
+  Handle(TaskFailedToSave{{"job", 1}, 7'000, absl::ResourceExhaustedError("disk full")});
+  EXPECT_THAT(sent_, IsEmpty()) << "it was sent on this connection";
 }
 
 // A shard that cannot be stored is reported once for each step, reason and connection, to coordinators that support the

@@ -77,10 +77,10 @@ class WorkerCoreTest : public ::testing::Test {
     return Handle(Tick{});
   }
 
-  void Attach() {
+  void Attach(bool takes_shard_failures = false) {
     Handle(Connected{});
     CoordinatorMessage message;
-    message.mutable_registered();
+    message.mutable_registered()->set_takes_shard_failures(takes_shard_failures);
     Handle(message);
   }
   void Launch(int64_t attempt, const std::string& job = "job") {
