@@ -29,7 +29,6 @@ constexpr uint64_t kMagic = 0x3165686361436c58;  // "XlCache1" in little-endian 
 constexpr int64_t kCacheBlockBytes = 1 << 20;
 constexpr int64_t kMaxRunBlocks = 8;  // The maximum number of blocks that are fetched at once.
 constexpr int64_t kPageBytes = 4096;
-constexpr int64_t kTrimIntervalBytes = 64 << 20;  // A process may write this between two measurements of the files.
 
 struct Header {
   uint64_t magic = kMagic;
@@ -306,7 +305,6 @@ absl::StatusOr<std::shared_ptr<HostCache>> HostCache::Open(const std::string& fo
   }
   auto cache = std::shared_ptr<HostCache>(new HostCache(blobs, options));
   cache->self_ = cache;
-  cache->written_bytes_ = kTrimIntervalBytes;  // The files are measured before the first write.
   return cache;
 }
 
@@ -360,6 +358,7 @@ absl::Status HostCache::ReadStored(const std::string& digest, int64_t offset, ab
 }
 
 bool HostCache::HasRoom(int64_t bytes, const std::string& keep) {
+  const std::lock_guard lock(mutex_);  // No other reader writes while the space is measured.
   if ((written_bytes_ += bytes) >= kTrimIntervalBytes) {
     is_full_ = !Trim(keep);
     written_bytes_ += bytes;  // These bytes are written after the space has been measured.

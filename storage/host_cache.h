@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "base/status.h"
@@ -77,15 +78,19 @@ class HostCache {
   std::string PathOf(const std::string& digest) const { return folder_ + "/" + digest; }
   // Whether `bytes` more bytes may be written. If necessary, removes the least recently used files except `keep`.
   bool HasRoom(int64_t bytes, const std::string& keep);
+  // Called with the lock held.
   bool Trim(const std::string& keep);
 
+  // The number of bytes that are written between two checks of the folder.
+  static constexpr int64_t kTrimIntervalBytes = 64 << 20;
   const std::string folder_;
   const Options options_;
   std::shared_ptr<HostCache> Self() { return self_.lock(); }
   std::weak_ptr<HostCache> self_;
   std::atomic<int64_t> found_bytes_ = 0, fetched_bytes_ = 0;
-  std::atomic<int64_t> written_bytes_ = 0;  // The number of bytes written since the last check of the folder.
-  std::atomic<bool> is_full_ = false;       // The result of the last check.
+  std::mutex mutex_;                            // Guards the members below.
+  int64_t written_bytes_ = kTrimIntervalBytes;  // Since the last check. The folder is checked before the first write.
+  bool is_full_ = false;                        // The result of the last check.
 };
 
 }  // namespace xlad::storage

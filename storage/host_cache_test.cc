@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <random>
 #include <thread>
@@ -160,6 +161,26 @@ TEST_F(HostCacheTest, AProcessThatWritesNothingRemovesNothing) {
   const auto again = std::make_shared<Source>(&bytes);
   EXPECT_EQ(*Open(/*max_bytes=*/1)->ReadBlob(Sha256Hex(bytes), From(again)), bytes);
   EXPECT_EQ(again->read_bytes, 0);
+}
+
+TEST_F(HostCacheTest, NoReaderWritesBeforeTheSpaceIsMeasured) {
+  const auto cache = *HostCache::Open(folder_, {256 * kMiB, /*min_free_bytes=*/INT64_MAX, /*max_wait_ms=*/60'000});
+  for (int i = 0; i < 1000; ++i) std::ofstream(PathOf(std::to_string(i)));  // Measuring them takes some time.
+  std::atomic<int> stored = 0;
+  std::vector<std::thread> readers;
+  for (uint64_t blob = 0; blob < 4; ++blob) {
+    readers.emplace_back([&, blob] {
+      const std::string bytes = RandomBytes(blob, 1000);
+      const auto source = std::make_shared<Source>(&bytes);
+      const auto open_source = [&](bool is_stored) -> absl::StatusOr<std::shared_ptr<RangeReader>> {
+        stored += is_stored ? 1 : 0;
+        return source;
+      };
+      EXPECT_EQ(*ReadString(**cache->OpenBlob(Sha256Hex(bytes), open_source), 0, 1000), bytes);
+    });
+  }
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(stored, 0) << "the disk has less free space than required";
 }
 
 TEST_F(HostCacheTest, ABlobBeyondTheLimitIsReadWithoutBeingKept) {
