@@ -88,7 +88,9 @@ absl::Status RemoveCheckpointFolder(FileSystem& files, const std::string& folder
     XLAD_RETURN_IF_ERROR(files.SyncDirectory(folder));
   }
   XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(folder));
-  for (const std::string& name : names) XLAD_RETURN_IF_ERROR(files.Remove(JoinPath(folder, name)));
+  absl::Status first_error;  // A file that can never be removed must not keep the others.
+  for (const std::string& name : names) first_error.Update(files.Remove(JoinPath(folder, name)));
+  XLAD_RETURN_IF_ERROR(first_error);
   XLAD_RETURN_IF_ERROR(files.RemoveDirectory(folder));
   return files.SyncDirectory(FolderOfPath(folder));
 }
@@ -117,7 +119,7 @@ absl::Status RemoveObsoleteFolders(FileSystem& files, const std::string& job_fol
     const std::optional<StepAndAttempt> parsed = ParseName(name);
     if (!parsed.has_value() || obsolete.keep.contains(name)) continue;
     if (parsed->step < obsolete.step || parsed->attempt < obsolete.attempt) {
-      // A folder that can never be removed must not keep the others: they would fill the disk.
+      // The others are removed even if this one can never be: they would fill the disk.
       first_error.Update(RemoveCheckpointFolder(files, JoinPath(job_folder, name)));
     }
   }

@@ -22,7 +22,8 @@ absl::Status WriteIndexFile(FileSystem& files, const std::string& folder, const 
 // Whether the folder has an index. It has none if its checkpoint has been removed, or has never been committed.
 bool IsCheckpoint(FileSystem& files, const std::string& folder);
 
-// Removes the checkpoint, even if it is incomplete. OK if it does not exist.
+// Removes the checkpoint, even if it is incomplete. OK if it does not exist. If some files cannot be removed, removes
+// all others, and returns the first error; if that file is the index, removes nothing.
 absl::Status RemoveCheckpointFolder(FileSystem& files, const std::string& folder);
 
 // How often a reader of a running job's checkpoints begins again because the job has replaced all that it was reading.
@@ -49,8 +50,8 @@ struct ObsoleteFolders {
   int64_t attempt = INT64_MAX;
   std::set<std::string> keep;  // Names of folders.
 };
-// Removes the selected folders of a job (ROOT/JOB). OK if there are none. If some folders cannot be removed, removes all
-// others, and returns the first error.
+// Removes the selected folders of a job (ROOT/JOB). OK if there are none. If some folders cannot be removed, removes
+// all others, and returns the first error.
 absl::Status RemoveObsoleteFolders(FileSystem& files, const std::string& job_folder, const ObsoleteFolders& obsolete);
 
 }  // namespace xlad::storage

@@ -125,9 +125,11 @@ TEST(CheckpointFolders, AFolderThatCannotBeRemovedDoesNotKeepTheOthers) {
   for (const std::string& made : {JoinPath(stuck, "a folder, which is not removed"), old, newest}) {
     ASSERT_TRUE(files.MakeDirectories(made).ok());
   }
+  for (const char* const name : {"1", "z"}) ASSERT_TRUE(files.WriteAtomically(JoinPath(stuck, name), "shard").ok());
   EXPECT_FALSE(RemoveObsoleteFolders(files, folder.path(), {30, 1, {}}).ok());
   EXPECT_FALSE(files.Exists(old));
   EXPECT_TRUE(files.Exists(newest));
+  EXPECT_EQ(files.List(stuck)->size(), 1u) << "the shards do not stay";
 }
 
 // The paths of the files in the folder of a checkpoint.
