@@ -65,7 +65,9 @@ absl::StatusOr<std::unique_ptr<AttemptProcess>> AttemptProcess::Start(const std:
                                                                       const AttemptSetup& setup) {
   absl::StatusOr<std::unique_ptr<AttemptProcess>> started = TryStart(argv, setup);
   if (started.ok()) return started;
-  return absl::UnavailableError(absl::StrCat("cannot start a process: ", started.status().message()));
+  return absl::UnavailableError(absl::StrCat("cannot start a process: ", started.status().message(),
+                                             "; if a limit is reached, raise it (LimitNOFILE and TasksMax of the ",
+                                             "systemd unit, or `ulimit -n` and `ulimit -u`)"));
 }
 
 absl::StatusOr<std::unique_ptr<AttemptProcess>> AttemptProcess::TryStart(const std::vector<std::string>& argv,

@@ -93,10 +93,12 @@ TEST(AttemptProcess, AStoppedProcessIsKilledToo) {
 TEST(AttemptProcess, WithoutFreeDescriptorsNoneIsStartedNow) {
   rlimit usual{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &usual), 0);
-  absl::StatusOr<std::unique_ptr<AttemptProcess>> started = absl::UnavailableError("");
+  ProcessEnd end;
+  absl::StatusOr<std::unique_ptr<AttemptProcess>> started = absl::UnavailableError("LimitNOFILE");
   int errors = 0;
   for (rlim_t most = 3; !started.ok(); ++most) {
     ASSERT_TRUE(absl::IsUnavailable(started.status())) << started.status();
+    EXPECT_THAT(std::string(started.status().message()), HasSubstr("LimitNOFILE"));
     ++errors;
     const rlimit few{most, usual.rlim_max};
     ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
@@ -104,7 +106,6 @@ TEST(AttemptProcess, WithoutFreeDescriptorsNoneIsStartedNow) {
     ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
   }
   EXPECT_GT(errors, 5);
-  ProcessEnd end;
   (*started)->Listen([](const AttemptReport&) {}, [&end](const ProcessEnd& found) { end = found; });
   (*started)->KillAfter(0);
   (*started)->WaitForEnd();
