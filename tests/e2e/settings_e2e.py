@@ -193,7 +193,10 @@ class Monitoring(unittest.TestCase):
                                   stderr=subprocess.PIPE, text=True) as top:
                 self.assertRegex(top.stdout.readline(), "^coordinator on ")  # A pipe gets no escape sequences.
                 top.stdout.close()
-                self.assertIn("cannot write to standard output", top.stderr.read())
+                try:
+                    self.assertIn("cannot write to standard output", top.communicate(timeout=60)[1])
+                finally:
+                    top.kill()
             code, out, _ = xlad("top", "--once", "--coordinator", address, "--format", "json")
             self.assertEqual(code, 0)
             shown = json.loads(out)
