@@ -14,7 +14,6 @@
 #include "compiler/analysis/row_form.h"
 #include "compiler/analysis/step_computations.h"
 #include "compiler/passes/fusion_limits.h"
-#include "compiler/passes/kernel_limits.h"
 #include "compiler/passes/passes.h"
 #include "hlo/build/builder.h"
 
@@ -216,8 +215,9 @@ bool IsUsedByElements(const Instruction& fusion) {
 bool IsWorthwhile(const Instruction& producer, const Instruction& consumer, const RowForm& form) {
   if (form.columns < kMinRowColumns) return false;
   if (form.rows < kManyRows && form.rows * form.columns > kMaxElementsOfFewRows) return false;
+  // Also keeps operands below kMaxKernelOperands: they are members, and so are the instructions that combine them, of
+  // which none in row form has more than three operands.
   if (MembersOf(producer) + MembersOf(consumer) > kMaxFusedInstructions) return false;
-  if (producer.operand_count() + consumer.operand_count() > kMaxKernelOperands) return false;
   int64_t row_bytes = 0;
   absl::flat_hash_set<const Instruction*> counted;
   for (const Instruction* fusion : {&producer, &consumer}) {

@@ -15,7 +15,6 @@
 #include "compiler/analysis/row_form.h"
 #include "compiler/analysis/step_computations.h"
 #include "compiler/passes/fusion_limits.h"
-#include "compiler/passes/kernel_limits.h"
 #include "compiler/passes/passes.h"
 #include "hlo/build/builder.h"
 
@@ -101,7 +100,6 @@ bool HasAllArrays(const ReductionKernel& kernel, const ReductionKernel& of) {
 bool IsSibling(const ReductionKernel& a, const ReductionKernel& b) {
   if (a.sizes != b.sizes || a.reduced != b.reduced || a.reductions + b.reductions > kMaxSiblings) return false;
   if (a.members + b.members > kMaxFusedInstructions) return false;
-  if (a.instruction->operand_count() + b.instruction->operand_count() > kMaxKernelOperands) return false;
   if (std::ssize(ResultsOf(*a.instruction)) + std::ssize(ResultsOf(*b.instruction)) > kMaxFusionResults) return false;
   const auto& [fewer, more] = a.arrays.size() <= b.arrays.size() ? std::tie(a, b) : std::tie(b, a);
   return !fewer.arrays.empty() && HasAllArrays(more, fewer);
