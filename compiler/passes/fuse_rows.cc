@@ -215,8 +215,8 @@ bool IsUsedByElements(const Instruction& fusion) {
 bool IsWorthwhile(const Instruction& producer, const Instruction& consumer, const RowForm& form) {
   if (form.columns < kMinRowColumns) return false;
   if (form.rows < kManyRows && form.rows * form.columns > kMaxElementsOfFewRows) return false;
-  // Also keeps operands below kMaxKernelOperands: they are members, and so are the instructions that combine them, of
-  // which none in row form has more than three operands.
+  // Also keeps operands below kMaxKernelOperands: members include the operands and the instructions that combine them,
+  // and an instruction in row form has at most three operands.
   if (MembersOf(producer) + MembersOf(consumer) > kMaxFusedInstructions) return false;
   int64_t row_bytes = 0;
   absl::flat_hash_set<const Instruction*> counted;
