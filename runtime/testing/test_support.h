@@ -64,6 +64,7 @@ class TestLoaded final : public LoadedExecutable {
 // If true, copies from the host fail on the streams that TestDevice makes.
 inline std::atomic<bool> copies_fail = false;
 
+// A stream whose copies from the host fail.
 class UnwritableStream final : public Stream {
  public:
   explicit UnwritableStream(std::unique_ptr<Stream> stream) : stream_(std::move(stream)) {}
