@@ -52,6 +52,14 @@ absl::Status OfMachine(const absl::Status& status) {
 // Like OfMachine, for reads of files that the job names. Only an error of the disk or network may be temporary.
 absl::Status OfRead(const absl::Status& status) { return absl::IsInternal(status) ? OfMachine(status) : status; }
 
+absl::StatusOr<Executable> ParseExecutable(const std::string& digest, const std::string& bytes) {
+  Executable executable;
+  if (!executable.ParseFromString(bytes)) {
+    return absl::DataLossError(absl::StrCat("executable ", digest, " cannot be read"));
+  }
+  return executable;
+}
+
 absl::StatusOr<PlannedProgram> PlanProgram(const Executable& executable, int64_t devices) {
   PlannedProgram program;
   program.target = executable.target();
@@ -64,11 +72,7 @@ absl::StatusOr<PlannedProgram> PlanProgram(const Executable& executable, int64_t
 
 absl::StatusOr<Executable> Engine::LoadExecutable(const std::string& digest) const {
   XLAD_ASSIGN_OR_RETURN(const std::string bytes, blobs_->Get(digest));
-  Executable executable;
-  if (!executable.ParseFromString(bytes)) {
-    return absl::DataLossError(absl::StrCat("executable ", digest, " cannot be read"));
-  }
-  return executable;
+  return ParseExecutable(digest, bytes);
 }
 
 absl::StatusOr<PlannedProgram> Engine::PlanFor(const std::string& digest) const {
@@ -112,11 +116,17 @@ absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request, con
   for (size_t t = 1; t < request.targets.size(); ++t) *build.add_other_targets() = request.targets[t];
   build.set_quick(request.quick);
   XLAD_ASSIGN_OR_RETURN(BuiltProgram built, RunBuild(build, request.job.str(), limits));
-  XLAD_ASSIGN_OR_RETURN(const Executable executable, LoadExecutable(built.executable_digest));
+  // RunBuild has just stored the executables, so every error of reading them is one of the machine.
+  const auto load = [this](const std::string& digest) -> absl::StatusOr<Executable> {
+    const absl::StatusOr<std::string> bytes = blobs_->Get(digest);
+    if (!bytes.ok()) return OfMachine(bytes.status());
+    return ParseExecutable(digest, *bytes);
+  };
+  XLAD_ASSIGN_OR_RETURN(const Executable executable, load(built.executable_digest));
   XLAD_RETURN_IF_ERROR(CheckCompiledFor(executable, request.targets[0]));
   if (quick != nullptr) XLAD_RETURN_IF_ERROR(CheckReplaces(*quick, executable));
   for (const BuiltExecutable& built_other : built.others) {
-    XLAD_ASSIGN_OR_RETURN(const Executable other, LoadExecutable(built_other.digest()));
+    XLAD_ASSIGN_OR_RETURN(const Executable other, load(built_other.digest()));
     XLAD_RETURN_IF_ERROR(CheckCompiledFor(other, built_other.target()));
     XLAD_RETURN_IF_ERROR(CheckSameProgram(executable, other));
   }
