@@ -134,6 +134,22 @@ TEST_F(QuickCodeTest, CodeThatIsReadyBeforeTheStartIsSentAtTheStart) {
   EXPECT_THAT(Receivers("third-optimized"), IsEmpty());
 }
 
+// The disk of the coordinator is full, for example.
+TEST_F(QuickCodeTest, ASecondBuildThatTheMachineCannotMakeIsRepeated) {
+  const std::string job = StartedJob();
+  int64_t pause_ms = 1000;
+  for (size_t builds = 1; builds < 3; ++builds, pause_ms *= 2) {
+    Optimized(cluster_.optimizings.back(), absl::AbortedError("the disk is full"));
+    cluster_.RunFor(pause_ms - 200, {1, 2});
+    EXPECT_THAT(cluster_.optimizings, SizeIs(builds));
+    cluster_.RunFor(400, {1, 2});
+    ASSERT_THAT(cluster_.optimizings, SizeIs(builds + 1));
+  }
+  EXPECT_TRUE(cluster_.Status(job).quick_code());
+  Optimized("optimized");
+  EXPECT_THAT(Receivers("optimized"), ElementsAre(1, 2));
+}
+
 TEST_F(QuickCodeTest, TrainingContinuesIfTheSecondBuildFails) {
   const std::string job = StartedJob();
   Optimized(cluster_.optimizings.back(), absl::ResourceExhaustedError("the build needs more memory"));

@@ -269,13 +269,25 @@ void JobMachine::StopBuilds(const JobId& id) {
   context_.effects.actions.push_back(StopBuild{id});
 }
 
-void JobMachine::DelayBuild(Job* job, const std::string& error) {
-  DelayedBuild& delayed = delayed_builds_[job->id];
-  const int64_t pause_ms = RetryPauseMs(context_.options, ++delayed.failures + 1);  // There is a pause from 2 on.
+int64_t JobMachine::DelayBuild(const JobId& id, const std::string& error) {
+  LogWarn("a program could not be built and is built again later", {{"job", id.str()}, {"error", error}});
+  DelayedBuild& delayed = delayed_builds_[id];
+  ++delayed.failures;
+  // RetryPauseMs returns no pause for the first failure. Builds pause after their first failure, too.
+  const int64_t pause_ms = RetryPauseMs(context_.options, delayed.failures + 1);
   delayed.from_ns = context_.now_ns + pause_ms * kNsPerMs;
+  return pause_ms;
+}
+
+bool JobMachine::IsBuildDelayed(const JobId& id) const {
+  const auto delayed = delayed_builds_.find(id);
+  return delayed != delayed_builds_.end() && context_.now_ns < delayed->second.from_ns;
+}
+
+void JobMachine::BuildAgainLater(Job* job, const std::string& error) {
+  const int64_t pause_ms = DelayBuild(job->id, error);
   SetReason(job, absl::StrCat("its program could not be built: ", error, "; the next try begins after a pause of ",
                               pause_ms, " ms"));
-  LogWarn("a program could not be built and is built again later", {{"job", job->id.str()}, {"error", error}});
   context_.runnable.push_back(job->id);
   context_.Changed(job->id);
 }

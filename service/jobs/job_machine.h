@@ -76,7 +76,8 @@ class JobMachine {
   void ScheduleNew(const std::vector<JobId>& jobs);
 
   // Aborted means that the coordinator's machine could not build the program now, for example because its disk is full.
-  // The build is then repeated. Any other error ends the job.
+  // The build is then repeated after a pause. After any other error, OnBuilt ends the job, and OnOptimized leaves the
+  // job on its quick code.
   void OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr<BuiltProgram>& built);
   void OnOptimized(const StartOptimizing& request, const absl::StatusOr<BuiltProgram>& built);
   void OnPlanLoaded(const std::string& digest, const absl::StatusOr<PlannedProgram>& plan);
@@ -145,8 +146,11 @@ class JobMachine {
   Outcome Place(Job* job);
   Outcome PlaceSession(Job* job);
   Outcome Build(Job* job);
-  // Repeats the job's build after a pause, which becomes longer with each failure in a row.
-  void DelayBuild(Job* job, const std::string& error);
+  // Starts a pause before the job's next build. Returns its length in ms, which grows with each failure in a row.
+  int64_t DelayBuild(const JobId& id, const std::string& error);
+  bool IsBuildDelayed(const JobId& id) const;
+  // Repeats the build for which the job waits after a pause.
+  void BuildAgainLater(Job* job, const std::string& error);
   bool MayBeQuick(const Job& job) const;
   void StartOptimizations();
   void StopBuilds(const JobId& id);

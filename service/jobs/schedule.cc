@@ -190,9 +190,8 @@ JobMachine::Outcome JobMachine::TryJob(Job* job) {
 // Starts the build if the registered workers determine the targets of the program.
 JobMachine::Outcome JobMachine::Build(Job* job) {
   if (building_.contains(job->id)) return Outcome::kWaitsForEvent;
-  const auto delayed = delayed_builds_.find(job->id);
-  if (delayed != delayed_builds_.end() && context_.now_ns < delayed->second.from_ns) {
-    WakeAt(delayed->second.from_ns);
+  if (IsBuildDelayed(job->id)) {
+    WakeAt(delayed_builds_.at(job->id).from_ns);
     return Outcome::kWaitsForEvent;
   }
   const std::vector<Target> targets = TargetsFor(job);
@@ -219,7 +218,7 @@ bool JobMachine::MayBeQuick(const Job& job) const {
 void JobMachine::StartOptimizations() {
   std::erase_if(quick_, [&](const JobId& id) {
     const Job& job = *context_.jobs.Find(id);
-    if (job.state == STARTING) return false;
+    if (job.state == STARTING || IsBuildDelayed(id)) return false;
     optimizing_[id] = job.executable_digest;
     context_.effects.actions.push_back(StartOptimizing{id, job.executable_digest, job.mesh});
     return true;
@@ -523,7 +522,7 @@ void JobMachine::OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr
   building_.erase(id);
   context_.reschedule = true;
   if (job->state == COMPILING) context_.jobs.SetState(job, PENDING);
-  if (absl::IsAborted(built.status())) return DelayBuild(job, std::string(built.status().message()));
+  if (absl::IsAborted(built.status())) return BuildAgainLater(job, std::string(built.status().message()));
   if (!built.ok()) return EndJob(context_, job, FAILED, std::string(built.status().message()));
   delayed_builds_.erase(id);
   context_.plans[built->executable_digest] = built->plan;
@@ -548,6 +547,12 @@ void JobMachine::OnOptimized(const StartOptimizing& request, const absl::StatusO
   optimizing_.erase(under_way);
   Job* job = context_.jobs.Find(request.job);
   if (job == nullptr || HasEnded(*job) || job->executable_digest != request.executable_digest) return;
+  if (absl::IsAborted(built.status())) {
+    DelayBuild(request.job, std::string(built.status().message()));
+    quick_.insert(request.job);
+    return;
+  }
+  delayed_builds_.erase(request.job);
   JobEvent event = context_.NewEvent(request.job);
   const absl::Status status = built.ok() ? CheckSameCompiler(*job, built->compiler) : built.status();
   if (!status.ok()) {
