@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 
 #include "base/log.h"
@@ -369,9 +368,8 @@ absl::StatusOr<SubmitJobResponse> Engine::Submit(const SubmitJobRequest& request
   const absl::StatusOr<std::shared_ptr<void>> hold = resume.ok() ? HoldBlobs(request.spec(), *resume) : resume.status();
   return Ask<SubmitJobResponse>([&](CoordinatorCore& coordinator) -> absl::StatusOr<SubmitJobResponse> {
     // If the client repeats a submission that was accepted, what the job needed may have been removed since then.
-    const auto& jobs = coordinator.context().jobs.by_number();
-    const auto has_key = [&](const auto& job) { return job.second->client_key == request.client_key(); };
-    if (!hold.ok() && std::none_of(jobs.begin(), jobs.end(), has_key)) return hold.status();
+    const Job* const known = coordinator.context().jobs.FindByKey(request.client_key());
+    if (!hold.ok() && known == nullptr) return hold.status();
     const ActingFor acting(&coordinator, actor);
     return coordinator.Submit(request, resume.value_or(ResolvedResume()));
   });

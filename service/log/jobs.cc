@@ -72,7 +72,7 @@ Job* Jobs::Find(const JobId& id) {
 
 const Job* Jobs::Find(const JobId& id) const { return const_cast<Jobs*>(this)->Find(id); }
 
-Job* Jobs::FindByKey(const std::string& client_key) {
+const Job* Jobs::FindByKey(const std::string& client_key) const {
   const auto found = by_key_.find(client_key);
   return found == by_key_.end() ? nullptr : found->second;
 }

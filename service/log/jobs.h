@@ -22,7 +22,7 @@ class Jobs {
   // Null if the job does not exist. Pointers stay valid until the job is removed.
   Job* Find(const JobId& id);
   const Job* Find(const JobId& id) const;
-  Job* FindByKey(const std::string& client_key);
+  const Job* FindByKey(const std::string& client_key) const;
   // Jobs that have not ended, oldest first. Valid until the next Apply.
   std::vector<Job*> Open() const;
   // Returns, oldest first, at most `limit` jobs that were submitted after the job `after`, which may have been removed
