@@ -91,10 +91,10 @@ class HandlerPool {
   // At most `max_waiting` handlers wait for a thread; Run refuses any others.
   HandlerPool(int max_threads, int max_waiting);
   ~HandlerPool();  // Calls Stop.
-  // Runs `work` on a thread of the pool. The handlers of one user have at most half of the threads and of the waiting
-  // places that the handlers of others leave, and at least one, so that a few users cannot occupy a pool; an empty user
-  // has no such limit. Otherwise the handler that has waited longest runs first. Returns false if too many handlers
-  // wait, or after Stop.
+  // Runs `work` on a thread of the pool. The handlers of one user occupy at most half of the threads that the handlers
+  // of others do not occupy, but may always occupy one. Six users can therefore occupy all of 32 threads. The same
+  // applies to the waiting places. An empty user has no such limit. Otherwise the handler that has waited longest runs
+  // first. Returns false if too many handlers wait, or after Stop.
   bool Run(std::function<void()> work, const std::string& user = "");
   // Waits for the work that has begun and drops all other work. Idempotent.
   void Stop();

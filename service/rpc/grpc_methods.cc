@@ -361,7 +361,7 @@ void AddAdministration(Engine* e, HandlerPools* pools, CallTable* table) {
           [e](const auto& request, const std::string& actor) { return e->Undrain(request.worker_id(), actor); }));
   add("GetStatus",
       Unary<GetStatusRequest>([e](const auto&) -> absl::StatusOr<CoordinatorStatus> { return e->Status(); }));
-  table->methods["Backup"] = {&pools->checks, kMaxRequestBytes,
+  table->methods["Backup"] = {&pools->disk, kMaxRequestBytes,
                               Unary<BackupRequest>([e](const auto& request) { return e->Backup(request.folder()); })};
 }
 
@@ -382,7 +382,7 @@ void AddTransfers(Engine* e, HandlerPools* pools, CallTable* table) {
   const auto add = [&](const char* name, HandlerPool* pool, Handler handler) {
     table->methods[name] = {pool, kMaxChunkBytes, std::move(handler)};
   };
-  add("HasBlobs", &pools->checks, [e](CallStream* stream) { return HasBlobs(e, stream); });
+  add("HasBlobs", &pools->disk, [e](CallStream* stream) { return HasBlobs(e, stream); });
   add("GetBlob", &pools->reads, [e](CallStream* stream) { return GetBlob(e, stream); });
   add("GetBlobRange", &pools->reads, [e](CallStream* stream) { return GetBlobRange(e, stream); });
   add("GetTrace", &pools->reads, [e](CallStream* stream) { return GetTrace(e, stream); });
@@ -394,7 +394,7 @@ void AddTransfers(Engine* e, HandlerPools* pools, CallTable* table) {
 }  // namespace
 
 void HandlerPools::Stop() {
-  for (HandlerPool* pool : {&requests, &sessions, &batches, &feeds, &checks, &reads, &uploads}) pool->Stop();
+  for (HandlerPool* pool : {&requests, &sessions, &batches, &feeds, &disk, &reads, &uploads}) pool->Stop();
 }
 
 CallTable MakeCallTable(const Serving& serving) {
