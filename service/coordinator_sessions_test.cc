@@ -202,7 +202,6 @@ TEST_F(SessionsTest, OutlivesARestartOfTheCoordinatorIfItsClientAndItsWorkersRet
   RunFor(30'000, {1, 2});
   EXPECT_TRUE(Check(id).ok()) << Why(id);
   Release(id);
-  Release(id);  // Releases the hold from before the restart.
   RunFor(11'000, {1, 2});
   EXPECT_THAT(Why(id), HasSubstr("its client has been disconnected"));
 }

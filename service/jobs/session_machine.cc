@@ -24,7 +24,7 @@ absl::Status SessionMachine::Hold(const JobId& id) {
 
 void SessionMachine::Release(const JobId& id) {
   const auto held = holds_.find(id);
-  if (held == holds_.end() || held->second.count == 0) return;  // The session has ended.
+  if (held == holds_.end()) return;  // The session has ended.
   --held->second.count;
   held->second.released_ns = context_.now_ns;
 }

@@ -17,7 +17,8 @@ class SessionMachine {
   explicit SessionMachine(Context* context) : context_(*context) {}
 
   void OnOpened(const JobId& id);
-  // A held session does not expire. Each successful call must be matched by one call of Release.
+  // A held session does not expire. Each successful call must be matched by one call of Release, unless the coordinator
+  // has restarted since: the hold is then lost.
   absl::Status Hold(const JobId& id);
   void Release(const JobId& id);
   absl::Status Close(const JobId& id);
