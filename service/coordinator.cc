@@ -34,7 +34,7 @@ void AddDropped(const JobEvent& event, const Jobs& jobs, std::set<std::string>* 
 
 }  // namespace
 
-absl::Status CoordinatorCore::Recover(JobLog* log, const std::string& reason) {
+absl::Status CoordinatorCore::Recover(JobLog* log, const std::string& reason, const std::map<JobId, int64_t>& ages) {
   std::set<std::string> dropped;
   XLAD_RETURN_IF_ERROR(log->ReadEvents([&](const JobEvent& event) {
     AddDropped(event, context_.jobs, &dropped);
@@ -58,6 +58,7 @@ absl::Status CoordinatorCore::Recover(JobLog* log, const std::string& reason) {
   attempts_.AfterRecovery();
   jobs_.AfterRecovery();
   sessions_.AfterRecovery();
+  retention_.AfterRecovery(ages);
   JobEvent event = context_.NewEvent(JobId());
   const int64_t term = context_.jobs.term().value() + 1;
   event.set_term(term);
@@ -81,6 +82,7 @@ void CoordinatorCore::ForgetEnded() {
   for (const JobId& id : std::exchange(context_.ended, {})) {
     jobs_.OnEnded(id);
     sessions_.OnEnded(id);
+    retention_.OnEnded(id);
   }
 }
 

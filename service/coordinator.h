@@ -13,6 +13,7 @@
 //   workers/     registration, silence, drains
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "service/jobs/job_machine.h"
@@ -31,8 +32,9 @@ class CoordinatorCore {
   CoordinatorCore& operator=(const CoordinatorCore&) = delete;
 
   // Restores the state from the log and begins a new term; the record of the term is in the effects. Must be called
-  // once, after At and before any other method.
-  absl::Status Recover(JobLog* log, const std::string& reason);
+  // once, after At and before any other method. `ages` is the result of AgesOfEndedJobs for the coordinator that this
+  // one replaces because the log was reopened, or empty.
+  absl::Status Recover(JobLog* log, const std::string& reason, const std::map<JobId, int64_t>& ages);
 
   // Sets the time of the following events. If the last call was at least own_lag_ms ago, the process is assumed to have
   // been paused, and all deadlines move by the length of the pause.
@@ -69,6 +71,7 @@ class CoordinatorCore {
   SessionMachine& sessions() { return sessions_; }
   const Context& context() const { return context_; }
   StoredState StateInUse() const { return retention_.StateInUse(); }
+  std::map<JobId, int64_t> AgesOfEndedJobs() const { return retention_.Ages(); }
   absl::StatusOr<WhyJobResponse> Why(const JobId& id) const;
   // Fills protocol, term, serving, free_bytes, accepts_jobs and jobs. The engine fills the other fields.
   CoordinatorStatus Status() const;

@@ -22,7 +22,7 @@ absl::StatusOr<Actions> GroupCommit::TryOpen(const std::string& reason) {
   log_ = *std::move(log);
   coordinator_ = std::make_unique<CoordinatorCore>(options_, environment_.random);
   coordinator_->At(*environment_.clock);
-  if (const absl::Status recovered = coordinator_->Recover(log_.get(), reason); !recovered.ok()) {
+  if (const absl::Status recovered = coordinator_->Recover(log_.get(), reason, ages_); !recovered.ok()) {
     return Close(recovered);
   }
   Effects effects = coordinator_->Take();
@@ -41,6 +41,7 @@ absl::StatusOr<Actions> GroupCommit::Commit(const std::vector<Work>& batch, bool
   if (appended.ok()) return std::move(effects.actions);
   LogError("the job log cannot be written; serving stops until it can be written",
            {{"error", std::string(appended.message())}});
+  ages_ = coordinator_->AgesOfEndedJobs();
   (void)Close(appended);
   const absl::Status refusal = absl::UnavailableError(
       absl::StrCat("the job log cannot be written: ", appended.message(),

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -55,6 +56,7 @@ class GroupCommit {
   const Environment environment_;
   std::shared_ptr<JobLog> log_;
   std::unique_ptr<CoordinatorCore> coordinator_;
+  std::map<JobId, int64_t> ages_;  // CoordinatorCore::AgesOfEndedJobs when an append failed.
   absl::Status failure_;
 };
 

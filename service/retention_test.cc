@@ -73,20 +73,31 @@ TEST(Retention, JobsAreKeptWhenTheClockIsSetForward) {
       ASSERT_TRUE(commit.Commit({}, /*tick=*/true).ok());
     }
   };
-  run_for(100);
-  SubmitJobRequest request;
-  request.set_client_key("key");
-  const auto submit_and_cancel = [&](CoordinatorCore& c) {
-    const absl::StatusOr<SubmitJobResponse> job = c.Submit(request);
-    ASSERT_TRUE(job.ok()) << job.status();
-    ASSERT_TRUE(c.Cancel(JobId(job->job_id())).ok());
+  const auto submit_and_cancel = [&](const std::string& key) {
+    SubmitJobRequest request;
+    request.set_client_key(key);
+    const auto handle = [request](CoordinatorCore& c) {
+      const absl::StatusOr<SubmitJobResponse> job = c.Submit(request);
+      ASSERT_TRUE(job.ok()) << job.status();
+      ASSERT_TRUE(c.Cancel(JobId(job->job_id())).ok());
+    };
+    return commit.Commit({{handle, nullptr}}, /*tick=*/false).status();
   };
-  ASSERT_TRUE(commit.Commit({{submit_and_cancel, nullptr}}, /*tick=*/false).ok());
+  run_for(100);
+  ASSERT_TRUE(submit_and_cancel("before").ok());
   clock.offset_ns = int64_t{365} * 24 * 3600 * kNsPerSecond;
-  run_for(40'000);
+  run_for(20'000);
   EXPECT_EQ(commit.coordinator()->context().jobs.size(), 1u);
-  run_for(40'000);
-  EXPECT_EQ(commit.coordinator()->context().jobs.size(), 0u) << "the job ended more than 60 s ago";
+  ASSERT_TRUE(submit_and_cancel("after").ok());
+  store.fail_next_appends = 1;
+  EXPECT_FALSE(submit_and_cancel("lost").ok());
+  ASSERT_TRUE(commit.TryOpen("the log is reopened").ok());
+  run_for(30'000);
+  EXPECT_EQ(commit.coordinator()->context().jobs.size(), 2u);
+  run_for(20'000);
+  EXPECT_EQ(commit.coordinator()->context().jobs.size(), 1u) << "the first job ended more than 60 s ago";
+  run_for(20'000);
+  EXPECT_EQ(commit.coordinator()->context().jobs.size(), 0u) << "the second job ended more than 60 s ago";
 }
 
 TEST(Retention, GenerationsAreNeverUsedAgain) {

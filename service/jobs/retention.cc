@@ -24,8 +24,26 @@ void AddState(const std::string& uri, StoredState* state) {
 Retention::Retention(Context* context)
     : context_(*context), next_ns_(std::min(kFirstPauseMs, context->options.compact_interval_ms) * kNsPerMs) {}
 
+void Retention::AfterRecovery(const std::map<JobId, int64_t>& ages) {
+  for (const auto& [number, job] : context_.jobs.by_number()) {
+    if (!HasEnded(*job)) continue;
+    const auto known = ages.find(job->id);
+    const int64_t since_ns = std::min(std::max<int64_t>(job->since_unix_ns, 0), context_.wall_ns);
+    ended_ns_[job->id] = context_.now_ns - (known != ages.end() ? known->second : context_.wall_ns - since_ns);
+  }
+}
+
+void Retention::OnEnded(const JobId& id) {
+  if (context_.jobs.Find(id) != nullptr) ended_ns_[id] = context_.now_ns;
+}
+
+std::map<JobId, int64_t> Retention::Ages() const {
+  std::map<JobId, int64_t> ages;
+  for (const auto& [id, ended_ns] : ended_ns_) ages[id] = context_.now_ns - ended_ns;
+  return ages;
+}
+
 void Retention::OnTick() {
-  if (!wall_offset_ns_.has_value()) wall_offset_ns_ = context_.wall_ns - context_.now_ns;
   if (context_.now_ns < next_ns_) return;
   if (RemoveEndedJobs() == kMaxRemoved) return;  // The next tick removes more jobs.
   next_ns_ = context_.now_ns + context_.options.compact_interval_ms * kNsPerMs;
@@ -39,6 +57,15 @@ void Retention::OnTick() {
   context_.effects.actions.push_back(std::move(clean_up));
 }
 
+// Whether the job ended more than keep_ended_ms ago, by the Unix time and by the clock of this process: if the Unix time
+// is set forward by a month, no job has become a month older.
+bool Retention::IsOld(const Job& job) const {
+  const int64_t keep_ns = context_.options.keep_ended_ms * kNsPerMs;
+  const auto ended = ended_ns_.find(job.id);  // There is no entry yet if the job has ended during this tick.
+  return ended != ended_ns_.end() && ended->second < context_.now_ns - keep_ns &&
+         job.since_unix_ns < context_.wall_ns - keep_ns;
+}
+
 int64_t Retention::RemoveEndedJobs() {
   std::vector<const Job*> ended;
   for (const auto& [number, job] : context_.jobs.by_number()) {
@@ -47,14 +74,12 @@ int64_t Retention::RemoveEndedJobs() {
   std::sort(ended.begin(), ended.end(),
             [](const Job* a, const Job* b) { return a->since_unix_ns < b->since_unix_ns; });
   const int64_t surplus = std::ssize(ended) - context_.options.keep_ended_jobs;
-  // If the clock of the machine is set forward by a month, no job has become a month older.
-  const int64_t wall_ns = std::min(context_.wall_ns, context_.now_ns + *wall_offset_ns_);
-  const int64_t oldest_ns = wall_ns - context_.options.keep_ended_ms * kNsPerMs;
   JobEvent event = context_.NewEvent(JobId());
   JobsRemoved* removed = event.mutable_removed();
   removed->set_generation(context_.jobs.generation().value());
   for (int64_t i = 0; i < std::ssize(ended) && removed->job_ids_size() < kMaxRemoved; ++i) {
-    if (i >= surplus && ended[i]->since_unix_ns >= oldest_ns) break;
+    if (i >= surplus && !IsOld(*ended[i])) continue;
+    ended_ns_.erase(ended[i]->id);
     removed->add_job_ids(ended[i]->id.str());
   }
   const int64_t count = removed->job_ids_size();

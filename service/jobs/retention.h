@@ -1,7 +1,7 @@
 // Decides what the coordinator keeps, and for how long: ended jobs, events of the log, blobs.
 #pragma once
 
-#include <optional>
+#include <map>
 #include <set>
 #include <string>
 
@@ -23,6 +23,13 @@ class Retention {
 
   explicit Retention(Context* context);
 
+  // Must be called after recovery. `ages` is the result of Ages for the coordinator that this one replaces because the
+  // log was reopened, or empty.
+  void AfterRecovery(const std::map<JobId, int64_t>& ages);
+  void OnEnded(const JobId& id);
+  // Returns how many nanoseconds ago each ended job ended, by the clock of this process. The time before the start of
+  // the process is known only by the Unix time.
+  std::map<JobId, int64_t> Ages() const;
   // At regular intervals, removes ended jobs that are too old or too many, and requests the deletion of data that is no
   // longer needed.
   void OnTick();
@@ -33,11 +40,13 @@ class Retention {
  private:
   // Removes at most kMaxRemoved jobs. Returns the number of removed jobs.
   int64_t RemoveEndedJobs();
+  bool IsOld(const Job& job) const;
   void ForgetPlans();
 
   Context& context_;
   int64_t next_ns_;
-  std::optional<int64_t> wall_offset_ns_;  // The Unix time minus Context::now_ns, at the first tick.
+  // When each ended job ended, on the clock of Context::now_ns.
+  std::map<JobId, int64_t> ended_ns_;
 };
 
 }  // namespace xlad::service
