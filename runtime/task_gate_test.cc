@@ -214,6 +214,7 @@ TEST(TaskGate, SavesByThePolicyAndByRequest) {
     gate.FinishStep(0, step++);
   }
   EXPECT_EQ(saved, (std::vector<int64_t>{13, 20})) << "the state at step 10 is the one from which the task started";
+  EXPECT_TRUE(gate.CheckpointAt(13)) << "the first device has begun later steps, but it has saved this one";
   EXPECT_FALSE(gate.CheckpointAt(29)) << "step 29 has begun";
   EXPECT_TRUE(gate.CheckpointAt(30));
   EXPECT_FALSE(gate.IsFinalState(30));
