@@ -1,5 +1,5 @@
-// Replaces convolutions that the library does not support with matrix products, and kernel gradients of transposed
-// convolutions with those of strided convolutions.
+// Replaces convolutions that the library does not support with matrix products and, in programs for CPUs, kernel
+// gradients of transposed convolutions with those of strided convolutions.
 //
 // Needs: simplified. Leaves: library convolutions (compiler/analysis/library_op.h), and convolutions that become
 // kernels (compiler/codegen/llvm/convolution.cc). The latter are depthwise ones for CPUs (IsDepthwise), or have batch
@@ -49,7 +49,8 @@ class GradientExchange {
         dims_(*convolution->attributes().convolution),
         window_(*convolution->attributes().window) {}
 
-  // The replacement, or null if the convolution is not such a gradient, or the library would not compute it as one.
+  // The replacement, or null if the convolution is not such a gradient. The library computes the new convolution as the
+  // gradient of a kernel, because its window is larger than its output and its low padding is not negative.
   Instruction* Run() {
     const hlo::Attributes& attributes = convolution_->attributes();
     if (attributes.feature_group_count != 1 || attributes.batch_group_count != 1) return nullptr;
@@ -94,6 +95,7 @@ class GradientExchange {
     }
     auto reverse = std::make_unique<Instruction>(Opcode::kReverse, convolution_->shape());
     reverse->set_dimensions(dims_.output_spatial);
+    reverse->set_metadata(convolution_->shared_metadata());
     return convolution_->parent()->Add(std::move(reverse), {gradient});
   }
 
@@ -278,6 +280,7 @@ class ConvolutionLowering {
     if (!reversed.empty()) {
       auto reverse = std::make_unique<Instruction>(Opcode::kReverse, kernel->shape());
       reverse->set_dimensions(reversed);
+      reverse->set_metadata(convolution_->shared_metadata());
       kernel = convolution_->parent()->Add(std::move(reverse), {kernel});
     }
     dot.lhs_contracting.push_back(Shifted(dims_.input_feature));
@@ -308,7 +311,7 @@ class ConvolutionLowering {
 absl::Status LowerConvolutions(hlo::Module& module, PassContext& context) {
   ReplaceInstructions(module, [&](Instruction* instruction) -> Instruction* {
     if (instruction->opcode() != Opcode::kConvolution) return nullptr;
-    if (IsLibraryOp(*instruction)) return GradientExchange(instruction).Run();
+    if (IsLibraryOp(*instruction)) return context.is_cpu ? GradientExchange(instruction).Run() : nullptr;
     return ConvolutionLowering(instruction).Run(context.is_cpu);
   });
   return absl::OkStatus();

@@ -208,14 +208,16 @@ TEST(LowerConvolutions, DepthwiseConvolutionsBecomeDotsOnOtherDevicesThanCpus) {
 }
 
 // Whether the pass exchanges the operands of the convolution, which must be a library op before and after.
-bool IsExchanged(const std::string& result, const std::string& x, const std::string& k, const std::string& how) {
-  auto module =
-      hlo::ParseText(absl::StrCat("HloModule m\nENTRY e {\n x = f32[", x, "] parameter(0)\n k = f32[", k,
-                                  "] parameter(1)\n ROOT c = f32[", result, "] convolution(x, k), ", how, "\n}\n"));
+bool IsExchanged(const std::string& result, const std::string& x, const std::string& k, const std::string& how,
+                 bool is_cpu = true) {
+  auto module = hlo::ParseText(absl::StrCat(
+      "HloModule m\nENTRY e {\n x = f32[", x, "] parameter(0)\n k = f32[", k, "] parameter(1)\n ROOT c = f32[", result,
+      "] convolution(x, k), ", how, ", metadata={op_name=\"gradient\"}\n}\n"));
   EXPECT_TRUE(module.ok()) << module.status();
   EXPECT_TRUE(IsLibraryOp(*(*module)->entry()->root()));
-  Lower(**module, /*seed=*/1, /*is_cpu=*/true);
+  Lower(**module, /*seed=*/1, is_cpu);
   const Instruction* root = (*module)->entry()->root();
+  EXPECT_EQ(root->metadata().op_name, "gradient");
   if (root->opcode() == Opcode::kConvolution) return false;
   EXPECT_EQ(root->opcode(), Opcode::kReverse);
   EXPECT_TRUE(IsLibraryOp(*root->operand(0)));
@@ -230,6 +232,9 @@ TEST(LowerConvolutions, OperandsOfKernelGradientsOfTransposedConvolutionsAreExch
   // NCHW with one dilated dimension.
   EXPECT_TRUE(IsExchanged("2,5,3,3", "3,2,5,6", "3,5,13,4",
                           "window={size=13x4 pad=1_1x0_0 lhs_dilate=3x1}, dim_labels=fb01_io01->bf01"));
+  EXPECT_FALSE(IsExchanged("2,5,3,3", "3,2,5,6", "3,5,13,4",
+                           "window={size=13x4 pad=1_1x0_0 lhs_dilate=3x1}, dim_labels=fb01_io01->bf01",
+                           /*is_cpu=*/false));
   // The last elements of the window are over the high padding alone.
   EXPECT_TRUE(
       IsExchanged("3,2,5", "3,7,2", "3,23,5", "window={size=23 pad=1_5 lhs_dilate=3}, dim_labels=f0b_i0o->0bf"));
