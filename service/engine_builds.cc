@@ -49,7 +49,7 @@ absl::Status OfMachine(const absl::Status& status) {
   return status.ok() || absl::IsUnavailable(status) ? status : absl::AbortedError(status.message());
 }
 
-// Like OfMachine, for reads of files that the job names. Only an error of the disk or network may be temporary.
+// Like OfMachine, for reads of files that the build needs. Only an error of the disk or network may be temporary.
 absl::Status OfRead(const absl::Status& status) { return absl::IsInternal(status) ? OfMachine(status) : status; }
 
 absl::StatusOr<Executable> ParseExecutable(const std::string& digest, const std::string& bytes) {
@@ -256,8 +256,9 @@ void Engine::BuildJob(const StartBuild& request, CancelSignal* cancel) {
 }
 
 absl::StatusOr<BuiltProgram> Engine::BuildOptimized(const StartOptimizing& request, const ChildLimits& limits) {
-  XLAD_ASSIGN_OR_RETURN(const Executable quick, LoadExecutable(request.executable_digest));
-  return BuildProgram({request.job, {quick.target()}, request.mesh, /*quick=*/false}, limits, &quick);
+  const absl::StatusOr<Executable> quick = LoadExecutable(request.executable_digest);
+  if (!quick.ok()) return OfRead(quick.status());
+  return BuildProgram({request.job, {quick->target()}, request.mesh, /*quick=*/false}, limits, &*quick);
 }
 
 // The build has a low priority, because the job's first steps and builds for which jobs wait are more urgent.
