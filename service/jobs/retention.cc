@@ -57,8 +57,8 @@ void Retention::OnTick() {
   context_.effects.actions.push_back(std::move(clean_up));
 }
 
-// Whether the job ended more than keep_ended_ms ago, by the Unix time and by the clock of this process: if the Unix time
-// is set forward by a month, no job has become a month older.
+// Whether the job ended more than keep_ended_ms ago, by the Unix time and by the clock of this process: if the Unix
+// time is set forward by a month, no job has become a month older.
 bool Retention::IsOld(const Job& job) const {
   const int64_t keep_ns = context_.options.keep_ended_ms * kNsPerMs;
   const auto ended = ended_ns_.find(job.id);  // There is no entry yet if the job has ended during this tick.
