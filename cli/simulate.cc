@@ -91,7 +91,7 @@ absl::StatusOr<PreparedProgram> Prepare(const std::string& path, const std::stri
   return prepared;
 }
 
-// Prints each warning once, also if many meshes have it.
+// Prints each warning once, even if many meshes have it.
 class Warnings {
  public:
   void Print(const SimulatedRun& run) {

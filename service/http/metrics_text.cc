@@ -19,7 +19,7 @@ void AddCoordinator(const CoordinatorStatus& status, MetricsPage* page) {
               static_cast<double>(status.free_bytes()));
   page->Family("xlad_jobs", "gauge", "Jobs by state. Ended jobs count as long as they are kept.");
   std::map<std::string, int64_t> counts(status.jobs().begin(), status.jobs().end());
-  // Rates and alerts need a value of each state, also before the first job is in it.
+  // Rates and alerts need a value of each state, even before the first job is in it.
   for (int state = JobState_MIN + 1; state <= JobState_MAX; ++state) counts.emplace(JobState_Name(state), 0);
   for (const auto& [state, count] : counts) page->Sample(static_cast<double>(count), {{"state", state}});
 }

@@ -60,7 +60,7 @@ class CudaStream final : public Stream {
   const Gpu& gpu() const { return *gpu_; }
   StreamHandle handle() const { return stream_; }
   int threads() const { return threads_; }
-  // Makes the stream's GPU current, also after an error. Returns the first error of the stream, if there is one.
+  // Makes the stream's GPU current, even after an error. Returns the first error of the stream, if there is one.
   absl::Status Begin();
   // Records the error, if any, of a call of the driver or of work that the host did for the stream.
   absl::Status Check(Result result, const std::string& what);
