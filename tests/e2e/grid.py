@@ -15,7 +15,7 @@ import subprocess
 import threading
 import time
 
-from harness import XLAD, Cluster, Process, wait_for, xlad
+from harness import PATIENCE_S, XLAD, Cluster, Process, wait_for, xlad
 
 STEPS = 200
 CHECKPOINT_EVERY = 10
@@ -207,7 +207,7 @@ class Follower:
 
     def wait_for_step(self, step):
         """Returns the time at which this step or a later one was displayed, or None if the command has ended."""
-        deadline = time.monotonic() + 300
+        deadline = time.monotonic() + PATIENCE_S
         with self.changed:
             while time.monotonic() < deadline:
                 for when, shown in self.seen:
@@ -216,7 +216,7 @@ class Follower:
                 if self.popen.poll() is not None:
                     return None
                 self.changed.wait(0.02)
-        raise AssertionError(f"waited {timeout} s for step {step}; seen: {self.seen[-3:]}, {self.text[-500:]}")
+        raise AssertionError(f"waited {PATIENCE_S} s for step {step}; seen: {self.seen[-3:]}, {self.text[-500:]}")
 
     def next_new_step(self, died):
         """Returns the time of the first displayed step that is later than all steps before the death, or None if there
