@@ -266,13 +266,16 @@ class Faults(unittest.TestCase):
         with cluster(workers=2, devices=4) as made, folder() as where:
             key = ("--key", "whole")
             job_id = made.submit(JOB, *MESH, "--steps", "1500", *key)
-            wait_for(lambda: made.job(job_id)["step"] >= 5, "the first steps")  # The job may end between two polls.
+            wait_for(lambda: made.job(job_id)["step"] >= 5, "the first steps")
             made.coordinator.kill()
             made.start_coordinator()
             code, out, err = xlad("submit", JOB, *MESH, "--steps", "1500", *key, "--coordinator", made.address,
                                   "--curve", where / "curve.json")
             self.assertEqual(code, 0, err)
             self.assertEqual(out.split()[0], job_id)
+            events = made.events(job_id)
+            self.assertLess(events[0]["term"], events[-1]["term"],
+                            "the job ended before the coordinator was killed: it needs more steps")
             curve = json.loads((where / "curve.json").read_text())
             self.assertEqual(len(curve["loss"]), 1500)
 

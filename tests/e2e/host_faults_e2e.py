@@ -10,7 +10,7 @@ from harness import OWN_EXAMPLES, PATIENCE_S, REPO, folder, wait_for, xlad
 from hosts_e2e import SUBNET, cannot_make_hosts, hosts
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
-STEPS = 400
+STEPS = 1000
 ENDLESS = 1_000_000
 PYTHON = REPO / "build/venv/bin/python"
 
