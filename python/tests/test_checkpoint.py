@@ -13,7 +13,7 @@ import jax
 import ml_dtypes
 import numpy as np
 from safetensors.numpy import save_file
-from xlad import checkpoint
+from xlad import checkpoint, safetensors
 from xlad.training import restore_like
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/reference/checkpoints.md"
@@ -92,6 +92,18 @@ class CheckpointTest(unittest.TestCase):
         for wrong in (np.zeros(3, np.float32), np.zeros((3, 1), np.int32)):
             with self.assertRaisesRegex(ValueError, r"found s32\[3\] for state w.0 in the saved state, expected"):
                 restore_like({"n": 0, "w": [wrong]})(saved)
+
+    def test_bytes_are_of_another_type_only_without_an_index(self) -> None:
+        state = {"one": STATE["one"], "small": STATE["small"], "z": STATE["z"]}
+        found = restore_like(state)(safetensors.parse(safetensors.dump(state)))
+        for key, array in state.items():
+            self.assertEqual((found[key].dtype, found[key].tobytes()), (array.dtype, array.tobytes()), key)
+        with self.assertRaisesRegex(ValueError, r"found u8\[3\] for state small in the saved state, expected s4\[3\]"):
+            restore_like({"small": STATE["small"]})({"small": np.zeros(3, np.uint8)})
+        for size in (24, 96):
+            wrong = safetensors.parse(safetensors.dump({"z": np.zeros(size, np.uint8)}))
+            with self.assertRaisesRegex(ValueError, rf"found u8\[{size}\] for state z in the saved state, expected c128"):
+                restore_like({"z": STATE["z"]})(wrong)
 
 
 if __name__ == "__main__":

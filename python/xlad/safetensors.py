@@ -10,6 +10,11 @@ import numpy as np
 from xlad import element_types
 
 
+class Unindexed(dict[str, np.ndarray]):
+    """The arrays of a file without an index that names the types which safetensors lacks. Arrays of these types are
+    bytes."""
+
+
 def dump(arrays: Mapping[str, np.ndarray]) -> bytes:
     header: dict[str, object] = {}
     offset = 0
@@ -28,10 +33,10 @@ def dump(arrays: Mapping[str, np.ndarray]) -> bytes:
     return b"".join(parts)
 
 
-def parse(data: bytes) -> dict[str, np.ndarray]:
+def parse(data: bytes) -> Unindexed:
     """Returns the arrays by name. They share the memory of `data` and are read-only."""
     size = int.from_bytes(data[:8], "little")
-    arrays = {}
+    arrays = Unindexed()
     for name, entry in json.loads(data[8 : 8 + size]).items():
         if name == "__metadata__":
             continue

@@ -207,8 +207,10 @@ def restore_like(state: Tree, types: Sequence[np.ndarray] | None = None) -> Call
         found: list[Any] = []
         for name, (dtype, shape, may_change), of_jax in zip(names, shapes, are_of_jax):
             array = arrays[name]
-            if array.dtype == np.uint8 and of_dtype(dtype, name).safetensors is None:  # A file without the index.
-                array = array.view(dtype).reshape(shape)
+            if isinstance(arrays, safetensors.Unindexed) and of_dtype(dtype, name).safetensors is None:
+                stored = shape if dtype.itemsize == 1 else (*shape, dtype.itemsize)
+                if (array.dtype, array.shape) == (np.uint8, stored):
+                    array = array.view(dtype).reshape(shape)
             if array.shape != shape or (array.dtype != dtype and not may_change):
                 raise ValueError(f"found {shape_text(array.dtype, array.shape)} for state {name} in the saved state, "
                                  f"expected {shape_text(dtype, shape)}")
