@@ -367,6 +367,8 @@ class Mistakes(ClusterTest):
              data),
             (r"not that of the initial state: state: found dict\(\), expected dict\(w\)", lambda s, b: ({}, 0.0), state,
              data),
+            ("not that of the initial state: state: found tuple of 2, expected a leaf",
+             lambda w, b: ((w, b["x"][0]), b["x"].sum()), state["w"], data),
             (r"metric v of shape \[64, 32\], expected a scalar", lambda s, b: (s, {"v": jnp.tile(b["x"], 4)}), state,
              data),
             ("state w: found 'a'", keep, {"w": "a"}, data), ("state w: found <built-in", keep, {"w": len}, data),

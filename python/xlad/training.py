@@ -117,7 +117,9 @@ class Training:
             raise TypeError(f"the step returned {_kind(returned)}, expected a pair (state, metrics)")
         new_state, of_step = returned
         structure = jax.tree_util.tree_structure
-        if structure(of_step) == self._treedef != structure(new_state):
+        # A loss has the structure of a state that is one array, so its place shows nothing.
+        is_one_leaf = jax.tree_util.treedef_is_leaf(self._treedef)
+        if not is_one_leaf and structure(of_step) == self._treedef != structure(new_state):
             raise TypeError("the step returned (metrics, state), expected (state, metrics)")
         self._check_state(new_state)
         self._metrics, values = _metrics(of_step)
