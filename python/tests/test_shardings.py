@@ -137,10 +137,15 @@ class Trees(unittest.TestCase):
                 self.assertEqual([part["name"] for part in manifest["parameters"]], ["scale.value", "w", "value"])
 
     def test_the_first_difference_of_trees(self):
+        layers = {f"layer{i}": 0 for i in range(300)}
         for found, expected, words in [
-            ({"a": [1, 2]}, {"a": (1, 2)}, "state.a: found list(0, 1), expected tuple(0, 1)"),
+            ({"a": [1, 2]}, {"a": (1, 2)}, "state.a: found list of 2, expected tuple of 2"),
             ({"a": [1, {"b": 1, "c": 2}]}, {"a": [1, {"b": 1}]}, "state.a.1: found dict(b, c), expected dict(b)"),
-            ([1, [2]], [1, 2], "state.1: found list(0), expected a leaf"),
+            ([1, [2]], [1, 2], "state.1: found list of 1, expected a leaf"),
+            ([0] * 299, [0] * 300, "state: found list of 299, expected list of 300"),
+            ({**layers, "new": 0}, layers, "state: found dict of 301 keys, among them new, expected dict of 300 keys"),
+            ({**layers, "new": 0}, {"w": 0}, "state: found dict of 301 keys, among them layer0, layer1, layer10, "
+                                             "layer100, layer101, ..., expected dict(w)"),
             ([None], [Module(1, 2)], "state.0: found None, expected Module(weight, bias)"),
             ([Fixed(1, "x")], [Fixed(1, "y")], "state.0: found Fixed(value), expected other static fields"),
         ]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 Tree = Any
+MAX_KEYS = 5  # The number of keys of a node that an error names.
 
 
 def flatten(tree: Tree) -> tuple[list[Any], Any]:
@@ -41,14 +42,23 @@ def first_difference(found: Tree, expected: Tree, place: str) -> str:
         for (path, part), (_, other) in zip(parts, others):
             if structure(part) != structure(other):
                 return first_difference(part, other, f"{place}.{key_text(path[0])}")
-    kinds = [_kind(found, parts), _kind(expected, others)]
+    kinds = [_kind(found, parts, others), _kind(expected, others, parts)]
     return f"{place}: found {kinds[0]}, expected {kinds[1] if len({*kinds}) == 2 else 'other static fields'}"
 
 
-def _kind(tree: Tree, parts: Sequence[tuple[Any, Any]]) -> str:
+def _kind(tree: Tree, parts: Sequence[tuple[Any, Any]], others: Sequence[tuple[Any, Any]]) -> str:
+    """Describes a node with these parts. Of a node with many keys, only keys that are not in `others` are named."""
     if tree is None or parts and not parts[0][0]:
         return "None" if tree is None else "a leaf"
-    return f"{type(tree).__name__}({', '.join(key_text(path[0]) for path, _ in parts)})"
+    name = type(tree).__name__
+    if type(tree) in (list, tuple):
+        return f"{name} of {len(parts)}"
+    keys, known = [key_text(path[0]) for path, _ in parts], {key_text(path[0]) for path, _ in others if path}
+    if len(keys) <= MAX_KEYS:
+        return f"{name}({', '.join(keys)})"
+    own = [key for key in keys if key not in known]
+    named = ", ".join([*own[:MAX_KEYS], *(["..."] if len(own) > MAX_KEYS else [])])
+    return f"{name} of {len(keys)} keys" + (f", among them {named}" if own else "")
 
 
 class _Node:
