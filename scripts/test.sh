@@ -26,20 +26,24 @@ build() {  # Arguments: PRESET TARGETS...
   ninja -C "build/$preset" "$@" | grep -vE '^\[[0-9]+/[0-9]+\]' || ((PIPESTATUS[0] == 0))
 }
 
+failed_runs=()
 # Runs the tests of a preset. A test of the release build that fails runs once more, because the load of the machine can
-# break a test that has a race, and one such test should not refuse a good change. Its first run is printed again at the
-# end, because the race is still to be mended. Reports of sanitizers are errors even if they are rare. Many tests of the
-# release build wait for processes, so one more of them than there are cores runs at a time. Arguments: PRESET
-# FLAGS_OF_CTEST...
+# break a test that has a race, and one such test should not refuse a good change. Its first run is printed again as the
+# last output of this script, because the race is still to be mended, and is an error with --all. Reports of sanitizers
+# are errors even if they are rare. Many tests of the release build wait for processes, so one more of them than there
+# are cores runs at a time. Arguments: PRESET FLAGS_OF_CTEST...
 run_tests() {
-  local preset=$1 log=build/$1.ctest.log result=0 limit_s=600 runs=1 jobs=2
+  local preset=$1 log=build/$1.ctest.log result=0 limit_s=600 runs=1 jobs failed
+  jobs=$(nproc)
   shift
   if $all; then limit_s=3600; fi
-  if [[ $preset == release ]]; then runs=2 jobs=3; fi
+  if [[ $preset == release ]]; then runs=2 jobs=$((jobs + 1)); fi
   ctest --test-dir "build/$preset" --output-on-failure -j"$jobs" --timeout "$limit_s" --repeat "until-pass:$runs" "$@" |
     tee "$log" || result=$?
-  if grep -E ' Test +#[0-9]+: .*\*\*\*(Failed|Timeout|Exception)' "$log"; then
-    echo "$preset: found the failed runs above, expected none; a test that passed the second time has a race: mend it"
+  if failed=$(grep -E ' Test +#[0-9]+: .*\*\*\*(Failed|Timeout|Exception)' "$log"); then
+    printf '%s: found these failed runs, expected none:\n%s\n' "$preset" "$failed"
+    failed_runs+=("$failed")
+    if $all; then result=1; fi
   fi
   return $result
 }
@@ -118,3 +122,7 @@ step "tidy"
 scripts/tidy.sh
 step "done: parts and their times"
 printf '%s\n' "${times[@]}" "$(printf '%5d s  in total' "$SECONDS")"
+if ((${#failed_runs[@]} > 0)); then
+  printf '%s\n' "found failed runs of tests that passed the second time, expected none; mend their races:" \
+    "${failed_runs[@]}"
+fi
