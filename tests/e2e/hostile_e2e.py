@@ -308,7 +308,9 @@ class Hostile(unittest.TestCase):
         with contextlib.ExitStack() as kept:
             with sampled_memory(pid) as samples:
                 # The first body has the coordinator's memory quota for itself, so it is large. The others share it.
-                taken = send_large_bodies(kept, 1, self.made.address) + send_large_bodies(kept, 23, self.made.address)
+                connection = kept.enter_context(socket.create_connection(self.made.address.rsplit(":", 1), 60))
+                taken = [send_large_body(connection, 51_000_000, patience=60)]
+                taken += send_large_bodies(kept, 23, self.made.address)
             peak = max(samples)
             code, _, err = xlad("ps", "--coordinator", self.made.address)
             self.assertEqual(code, 0, err)

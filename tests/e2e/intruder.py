@@ -13,7 +13,7 @@ import struct
 import sys
 
 HOST, JOB, WORKER, *PORTS = sys.argv[1:]
-PATIENCE_S = 10
+PATIENCE_S = 60
 METHODS = ("AddProgram", "PutArray", "CallProgram", "GetArray", "FreeArrays", "Follow", "GetArrayShard",
            "PutArrayShard")
 

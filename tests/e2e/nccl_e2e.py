@@ -13,7 +13,7 @@ import unittest
 from unittest import mock
 
 from attempts_e2e import running_attempt
-from harness import OWN_EXAMPLES, XLAD, cluster, folder, wait_for, xlad
+from harness import OWN_EXAMPLES, PATIENCE_S, XLAD, cluster, folder, wait_for, xlad
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
 FOLDER = pathlib.Path(XLAD).parent
@@ -107,7 +107,7 @@ class NcclTest(unittest.TestCase):
                                           env={**os.environ, **launch, "XLAD_RANK": str(rank),
                                                "CUDA_VISIBLE_DEVICES": gpu})
                          for rank, gpu in enumerate(gpus)]
-                return [(*rank.communicate(timeout=100), rank.returncode) for rank in ranks]
+                return [(*rank.communicate(timeout=PATIENCE_S), rank.returncode) for rank in ranks]
 
         with libraries():
             for out, err, code in measure(("0", "1")):

@@ -7,7 +7,7 @@ import time
 import unittest
 from unittest import mock
 
-from harness import OWN_EXAMPLES, Process, folder, wait_for, xlad
+from harness import OWN_EXAMPLES, PATIENCE_S, Process, folder, wait_for, xlad
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
 ENDLESS = ("--steps", "1000000", "--checkpoint-every", "10")
@@ -77,7 +77,7 @@ class Tokens(unittest.TestCase):
         self.assertEqual([worker["state"] for worker in self.json("status")["workers"]], ["alive", "alive"])
         self.revoke(second_token)
         began = time.monotonic()
-        self.assertNotEqual(second.popen.wait(60), 0)
+        self.assertNotEqual(second.popen.wait(PATIENCE_S), 0)
         print(f"the worker of the revoked token ended after {time.monotonic() - began:.1f} s")
         self.assertIn(f"found token {second_token}, which was revoked", second.log())
         self.running(job_id, "dp=1")
@@ -103,7 +103,7 @@ class Tokens(unittest.TestCase):
         self.assertIsNone(command.popen.poll(), command.log())
         code, _, err = xlad("cancel", job_id, "--join", path)
         self.assertEqual(code, 0, err)
-        self.assertEqual(command.popen.wait(60), 1, command.log())
+        self.assertEqual(command.popen.wait(PATIENCE_S), 1, command.log())
         self.assertIn(f"job {job_id} CANCELLED", command.log())
 
     def test_another_user_gets_neither_the_id_of_a_worker_nor_the_jobs_on_it(self):
@@ -122,14 +122,14 @@ class Tokens(unittest.TestCase):
             self.assertIn("of user bob", err)
         thief_join, _ = self.token("thief", "--role", "worker", "--user", "mallory")
         thief = self.start("thief", "worker", "--join", thief_join, "--id", "w0", "--devices", 1)
-        self.assertNotEqual(thief.popen.wait(60), 0)
+        self.assertNotEqual(thief.popen.wait(PATIENCE_S), 0)
         self.assertIn("worker w0 belongs to another user than the token of this worker (mallory)", thief.log())
         self.assertEqual(self.job(job_id)["attempt"], 1)
 
     def test_a_second_coordinator_on_the_same_folder_leaves_the_first_one_alone(self):
         second = self.start("second", "coordinator", "--listen", "0.0.0.0:0", "--advertise", "elsewhere.example",
                             "--data", self.data)
-        self.assertEqual(second.popen.wait(60), 3, second.log())
+        self.assertEqual(second.popen.wait(PATIENCE_S), 3, second.log())
         self.assertIn("is in use by another coordinator", second.log())
         time.sleep(2)  # A changed certificate would be read within a second.
         self.json("ps")
