@@ -509,6 +509,18 @@ class Slurm(unittest.TestCase):
                 self.assertIn(words[killed], text)
                 self.assertFalse(self.asked_to_be_requeued(where), "it would be requeued forever")
 
+    def test_the_batch_script_is_requeued_if_its_coordinator_is_asked_to_stop(self):
+        """Slurm does so if it signals all processes and not only the first one of a task."""
+        def stop(batch, said):
+            wait_for(lambda: said("waits for 8 devices, the workers have 4"), "the job to wait")
+            self.kill(batch, b"coordinator", signal.SIGTERM)
+
+        with folder() as where:
+            code, text = self.exit_code(where, OWN_EXAMPLES / "spiral_mlp", "--mesh", "dp=8", act=stop)
+            self.assertEqual(code, 75, text)
+            self.assertIn("the coordinator has ended with 0", text)
+            self.assertTrue(self.asked_to_be_requeued(where), text)
+
     def test_the_batch_script_without_a_job_is_requeued_if_a_process_is_killed(self):
         for killed in (b"worker", b"coordinator"):
             def kill(batch, said, killed=killed):
@@ -518,6 +530,8 @@ class Slurm(unittest.TestCase):
             with self.subTest(killed), folder() as where:
                 code, text = self.exit_code(where, act=kill)
                 self.assertEqual(code, 75, text)
+                if killed == b"coordinator":
+                    self.assertIn("the coordinator has ended with 137", text)
 
     def test_the_batch_script_is_not_requeued_if_its_nodes_have_too_few_devices(self):
         def interrupt(batch, said):
