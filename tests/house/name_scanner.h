@@ -1,7 +1,8 @@
 // Finds the names that the namespaces of a source define, by the same method as function_scanner.h.
 //
-// Enumerators, and names that a macro defines, are not found. A variable that is initialized in parentheses is read as
-// a function, unless it has the name of a constant.
+// Enumerators, and names that a macro defines, are not found. Of a declaration of several variables, the first one is
+// found, and the others that are followed by "=". A variable that is initialized in parentheses is read as a function,
+// unless it has the name of a constant.
 #pragma once
 
 #include <algorithm>
@@ -162,7 +163,7 @@ class NamespaceNameScanner {
     if (NameBefore(declared, open).size() < WithoutBlanks(declared.substr(0, open)).size()) AddFunction(declared);
   }
 
-  // Adds b and c of "int a = F(1, 2), b = 2, c = 3".
+  // Adds b and c of "int a = F(1, 2), b = 2, c = 3". A later variable without "=" looks like an argument of a template.
   void AddLaterVariables(const std::string& statement) {
     int depth = 0;
     for (size_t i = 0; i < statement.size(); ++i) {
@@ -171,7 +172,9 @@ class NamespaceNameScanner {
       if (c == ')' || c == ']' || c == '}') --depth;
       if (c != ',' || depth > 0) continue;
       const size_t end = statement.find_first_of("=,<>", i + 1);
-      if (end != std::string::npos && statement[end] == '=') Add(NameBefore(statement, end), "");
+      if (end != std::string::npos && statement[end] == '=' && statement[end + 1] != '=') {
+        Add(NameBefore(statement, end), "");
+      }
     }
   }
 

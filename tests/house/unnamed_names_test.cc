@@ -118,7 +118,8 @@ std::vector<std::string> Found(const std::string& text) {
 }
 
 TEST(NameScannerTest, FindsNamesAndParameterTypes) {
-  EXPECT_EQ(Found(R"text(
+  EXPECT_EQ(
+      Found(R"text(
 namespace a::b {
 int Declared(const std::string&);
 namespace {
@@ -134,6 +135,7 @@ std::atomic<int> counter{0};
 const Shape kVector(ElementType::kF32, {4});
 constexpr int64_t kLimit = (int64_t{1} << 20);
 const std::map<int, Row> kFirst = F(1, 2), kSecond = {{1, kRows}}, kThird = 1 << 2;
+constexpr bool kHas = Has<1, kFirst == 2>;
 static_assert(sizeof(Row) == 4);
 template <typename T, int N = 2>
 absl::StatusOr<T> Free(const std::pair<T, int>& a, absl::Span<const int64_t> sizes = {}, Row (*f)(int, int) = nullptr,
@@ -149,13 +151,13 @@ TEST(Suite, Name) { EXPECT_TRUE(true); }
 int Defined() { return 0; }
 }  // namespace a::b
 )text"),
-            (std::vector<std::string>{
-                "a::b Declared (const std::string&)", "a::b {} fs =std::filesystem", "a::b {} Kind =Step::Kind",
-                "a::b {} Color ", "a::b {} Row ", "a::b {} kRows ", "a::b {} cache ", "a::b {} counter ",
-                "a::b {} kVector ", "a::b {} kLimit ", "a::b {} kFirst ", "a::b {} kSecond ", "a::b {} kThird ",
-                "a::b {} Free (const std::pair<T,int>&,absl::Span<const int64_t>,Row(*f)(int,int),int64_t,std::string,"
-                "bool)",
-                "a::b {} operator< (const Row&,const Row&)", "a::b {} TEST (Suite,Name)", "a::b Defined ()"}));
+      (std::vector<std::string>{
+          "a::b Declared (const std::string&)", "a::b {} fs =std::filesystem", "a::b {} Kind =Step::Kind",
+          "a::b {} Color ", "a::b {} Row ", "a::b {} kRows ", "a::b {} cache ", "a::b {} counter ", "a::b {} kVector ",
+          "a::b {} kLimit ", "a::b {} kFirst ", "a::b {} kSecond ", "a::b {} kThird ", "a::b {} kHas ",
+          "a::b {} Free (const std::pair<T,int>&,absl::Span<const int64_t>,Row(*f)(int,int),int64_t,std::string,"
+          "bool)",
+          "a::b {} operator< (const Row&,const Row&)", "a::b {} TEST (Suite,Name)", "a::b Defined ()"}));
 }
 
 std::string Unnamed(const std::string& text) { return "namespace a {\nnamespace {\n" + text + "\n}\n}\n"; }
