@@ -171,8 +171,8 @@ def _structs(arguments: Sequence[Tree], mesh: AbstractMesh | None, specs: Specs)
 
 # Advice for errors of JAX whose own advice does not apply to functions of a cluster, by words of the error.
 _ADVICE = {
-    "unbound axis name": "xlad: the function computes on whole arrays. A mean over the batch needs no pmean, and only "
-                         "functions in jax.shard_map can name axes.",
+    "unbound axis name": "xlad: outside of jax.shard_map, a function computes on whole arrays: it has no axes, and a "
+                         "mean over the batch needs no pmean. Inside, expected the name of an axis of the mesh.",
     "_internal_pmap_axis_name": "xlad: a function of a cluster cannot call pmap. Write it for the whole batch, for "
                                 "example with jax.vmap, and split the batch with in_shardings.",
     "requires a non-empty mesh in context": "xlad: the mesh is the argument `mesh` of jit, train or export.",
