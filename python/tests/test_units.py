@@ -304,7 +304,7 @@ class Waits(unittest.TestCase):
         self.assertFalse(FakeTimer.made[-1].runs)
 
     def test_a_timer_that_fires_after_the_end_of_its_wait_has_no_effect(self):
-        wait = waiting.Waiting("job-1", str)
+        wait = waiting.Waiting("job-1", lambda: "")
         late = FakeTimer.made[-1]
         wait.update("RUNNING", "")
         with self.assertNoLogs("xlad", "WARNING"):
@@ -320,7 +320,7 @@ class Waits(unittest.TestCase):
             waits = []
             handler = logging.Handler()
             handler.emit = lambda record, end=end, waits=waits: end(waits[0])
-            waits.append(waiting.Waiting("job-1", str))
+            waits.append(waiting.Waiting("job-1", lambda: ""))
             logging.getLogger("xlad").addHandler(handler)
             self.addCleanup(logging.getLogger("xlad").removeHandler, handler)
             FakeTimer.made[-1].fire()
