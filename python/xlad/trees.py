@@ -47,7 +47,7 @@ def first_difference(found: Tree, expected: Tree, place: str) -> str:
 
 
 def _kind(tree: Tree, parts: Sequence[tuple[Any, Any]], others: Sequence[tuple[Any, Any]]) -> str:
-    """Describes a node with these parts. Of a node with many keys, only keys that are not in `others` are named."""
+    """Describes a node with these parts. If it has many keys, only those that are not in `others` are named."""
     if tree is None or parts and not parts[0][0]:
         return "None" if tree is None else "a leaf"
     name = type(tree).__name__

@@ -1,8 +1,8 @@
 // Finds the names that the namespaces of a source define, by the same method as function_scanner.h.
 //
-// Enumerators, and names that a macro defines, are not found. Of a declaration of several variables, the first one is
-// found, and the others that are followed by "=". A variable that is initialized in parentheses is read as a function,
-// unless it has the name of a constant.
+// Enumerators, and names that a macro defines, are not found. If a declaration has several variables, the first one is
+// found, and those of the others that are followed by "=". A variable that is initialized in parentheses is read as a
+// function, unless it has the name of a constant.
 #pragma once
 
 #include <algorithm>
