@@ -211,7 +211,7 @@ def restore_like(state: Tree, types: Sequence[np.ndarray] | None = None) -> Call
             array = arrays[name]
             if isinstance(arrays, safetensors.Unindexed) and of_dtype(dtype, name).safetensors is None:
                 stored = shape if dtype.itemsize == 1 else (*shape, dtype.itemsize)
-                if (array.dtype, array.shape) == (np.uint8, stored):
+                if array.dtype == np.uint8 and array.shape == stored:
                     array = array.view(dtype).reshape(shape)
             if array.shape != shape or (array.dtype != dtype and not may_change):
                 raise ValueError(f"found {shape_text(array.dtype, array.shape)} for state {name} in the saved state, "
