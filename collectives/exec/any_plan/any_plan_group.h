@@ -5,8 +5,8 @@
 // error of every rank names two operations that differ, even if some ranks wait in mapped memory for ranks that wait
 // for their messages. Both groups use one control file, so `xlad comm why` shows both kinds of operations.
 //
-// Threads and errors are those of the two groups. An error of one of them is also an error of the other, unless it is
-// InvalidArgument.
+// Threads and errors are those of the two groups. An error in mapped memory, unless it is InvalidArgument, also ends
+// the MessageGroup. After an error of messages, mapped memory can still be used.
 #pragma once
 
 #include <memory>

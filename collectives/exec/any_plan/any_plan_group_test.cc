@@ -112,6 +112,25 @@ TEST(AnyPlanGroup, ARankThatLeavesOutAnOperationWithMessagesIsNamed) {
   });
 }
 
+// Rank 1 runs another broadcast than the others. The root, rank 0, does not wait for it, and is in a later operation
+// when rank 1 calls Shrink.
+TEST(AnyPlanGroup, ShrinkAfterAnErrorOfMessagesIsRefusedOnEveryRankIfNoRankHasDied) {
+  FilesAfterRanksOfHost([&](AnyPlanGroup* group) {
+    const int rank = group->mapped().rank();
+    const auto ours = group->Prepare(MakeSpec(CollectiveKind::kBroadcast, kRanksOfHost, 6), {false, "binomial"});
+    const auto other = group->Prepare(MakeSpec(CollectiveKind::kBroadcast, kRanksOfHost, 7), {false, "binomial"});
+    ASSERT_TRUE(ours.ok() && other.ok()) << ours.status() << other.status();
+    const std::vector<float> in(7);
+    std::vector<float> out(7);
+    absl::Status error;
+    while (error.ok()) error = group->Run(rank == 1 ? **other : **ours, in.data(), out.data());
+    const absl::Status refused = group->Shrink().status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("found that no rank has died"));
+    EXPECT_EQ(group->Barrier(), absl::OkStatus()) << "mapped memory can still be used";
+  });
+}
+
 TEST(AnyPlanGroup, ARankThatHasLeftDoesNotDelayTheOthersUntilTheDeadline) {
   const CollectiveSpec sum = MakeSpec(CollectiveKind::kAllReduce, kRanksOfHost, 6);
   FilesAfterRanksOfHost([&](AnyPlanGroup* group) {

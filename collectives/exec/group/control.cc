@@ -273,12 +273,16 @@ std::optional<RankPosition> PositionOf(const RankBlock& block) {
   RankPosition position;
   position.messages = block.messages.entered.load(std::memory_order_acquire);
   position.mapped = EnteredOnMemory(block);
+  const uint64_t failed = block.messages.failed.load();
+  position.continued = failed != 0 && position.mapped >= failed;
   if (block.messages.entered.load(std::memory_order_acquire) != position.messages) return std::nullopt;
   return position;
 }
 
 bool AreInOneOrder(const RankPosition& a, const RankPosition& b) {
-  return (a.mapped <= b.mapped && a.messages <= b.messages) || (a.mapped >= b.mapped && a.messages >= b.messages);
+  if (a.mapped <= b.mapped && a.messages <= b.messages) return true;
+  if (a.mapped >= b.mapped && a.messages >= b.messages) return true;
+  return a.messages < b.messages ? a.continued : b.continued;
 }
 
 std::string LastOperation(const RankBlock& block, const RankPosition& position) {
@@ -286,6 +290,11 @@ std::string LastOperation(const RankBlock& block, const RankPosition& position) 
   const MessageOperations& messages = block.messages;
   const bool sends = position.messages > 0 && messages.after.load() == position.mapped;
   return OperationText(block, sends ? messages.operation.load() : block.lines[position.mapped % 2].operation);
+}
+
+std::string OperationAhead(const RankBlock& block, const RankPosition& position, const RankPosition& other) {
+  const bool sends = position.messages > other.messages;
+  return OperationText(block, sends ? block.messages.operation.load() : block.lines[position.mapped % 2].operation);
 }
 
 uint64_t CpuTicks() {

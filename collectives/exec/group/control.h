@@ -60,7 +60,8 @@ struct MessageOperations {
   std::atomic<uint64_t> finished = 0;   // The number of operations that the rank finished.
   std::atomic<uint64_t> operation = 0;  // The last operation, as in EntryLine.
   std::atomic<uint64_t> after = 0;      // How many operations on mapped memory the rank had entered before it.
-  std::atomic<uint32_t> failed = 0;     // 1 after an error.
+  // 0 before the first error; then 1 plus the number of operations on mapped memory that the rank had entered.
+  std::atomic<uint64_t> failed = 0;
 };
 
 struct OperationRecord {
@@ -195,8 +196,11 @@ std::string OperationText(const RankBlock& block, uint64_t operation);
 uint64_t EnteredOnMemory(const RankBlock& block);
 // How many operations a rank has entered: on mapped memory, and with messages. All ranks run the same operations in the
 // same order, so if a rank has entered more of one kind than another rank, it has not entered fewer of the other kind.
+// Only after an error of messages can a rank continue with operations on mapped memory while other ranks, which have
+// not noticed the error, enter more operations with messages.
 struct RankPosition {
   uint64_t mapped = 0, messages = 0;
+  bool continued = false;  // The rank has entered an operation on mapped memory after an error of messages.
   uint64_t all() const { return mapped + messages; }
 };
 // Returns nullopt if the rank entered an operation meanwhile.
@@ -204,6 +208,9 @@ std::optional<RankPosition> PositionOf(const RankBlock& block);
 bool AreInOneOrder(const RankPosition& a, const RankPosition& b);
 // Returns the text of the last operation that a rank at `position` has entered, or "no operation".
 std::string LastOperation(const RankBlock& block, const RankPosition& position);
+// Returns the text of an operation that a rank at `position` has entered and a rank at `other` has not. Requires that
+// the two positions are not in one order.
+std::string OperationAhead(const RankBlock& block, const RankPosition& position, const RankPosition& other);
 
 // Returns the CPU's time-stamp counter on x86-64, and nanoseconds on other CPUs.
 uint64_t CpuTicks();

@@ -16,7 +16,7 @@ RankPosition ReadPosition(const RankBlock& block) {
   for (int i = 0; i < kTries; ++i) {
     if (const auto position = PositionOf(block)) return *position;
   }
-  return {EnteredOnMemory(block), block.messages.entered.load()};
+  return {EnteredOnMemory(block), block.messages.entered.load(), block.messages.failed.load() != 0};
 }
 
 RankState ReadRank(const RankBlock& block, const std::function<ProcessState(int64_t, uint64_t)>& state_of) {
@@ -74,24 +74,40 @@ std::string Finding(const Verdict& verdict, int rank, uint64_t operation) {
                                                            : "";
 }
 
-// Adds which ranks run different operations, given the number of the first operation that a rank has not finished.
-// Ranks that have entered the same number of operations should have entered the same ones. Among the others, only the
-// numbers of operations on mapped memory and with messages show a difference.
-void AddDisagreement(uint64_t operation, Verdict* verdict) {
-  std::map<std::string, std::vector<int>> in_operation;
-  const int ranks = static_cast<int>(verdict->ranks.size());
-  for (int rank = 0; rank < ranks; ++rank) {
-    const RankState& state = verdict->ranks[rank];
-    const bool differs = std::any_of(verdict->ranks.begin(), verdict->ranks.end(), [&](const RankState& other) {
-      return !AreInOneOrder(state.position, other.position);
-    });
-    if (differs || (state.entered == operation && operation > 0)) in_operation[state.operation].push_back(rank);
-  }
-  if (in_operation.size() < 2) return;
+void AddSides(absl::string_view what, const std::map<std::string, std::vector<int>>& ranks_in, Verdict* verdict) {
   std::vector<std::string> sides;
-  for (const auto& [text, same] : in_operation) sides.push_back(absl::StrCat(Ranks(same), " in ", text));
-  AddSentence(absl::StrCat("The ranks disagree on operation ", operation, ": ", absl::StrJoin(sides, "; ")),
-              &verdict->text);
+  for (const auto& [text, same] : ranks_in) sides.push_back(absl::StrCat(Ranks(same), " in ", text));
+  AddSentence(absl::StrCat(what, ": ", absl::StrJoin(sides, "; ")), &verdict->text);
+}
+
+// Adds which ranks run operations on mapped memory and with messages in different orders. Returns false if none do.
+bool AddDifferentOrders(const ControlFile& control, Verdict* verdict) {
+  std::map<std::string, std::vector<int>> ranks_in;
+  for (int rank = 0; rank < control.ranks(); ++rank) {
+    const RankPosition& position = verdict->ranks[rank].position;
+    const auto other = std::find_if(verdict->ranks.begin(), verdict->ranks.end(), [&](const RankState& state) {
+      return !AreInOneOrder(position, state.position);
+    });
+    if (other == verdict->ranks.end()) continue;
+    ranks_in[OperationAhead(control.rank(rank), position, other->position)].push_back(rank);
+  }
+  if (ranks_in.empty()) return false;
+  AddSides("The ranks disagree on the order of operations", ranks_in, verdict);
+  return true;
+}
+
+// Adds which ranks run different operations, given the number of the first operation that a rank has not finished.
+// Ranks that have entered the same number of operations should have entered the same ones, except after an error of
+// messages. Among the others, only the numbers of operations on mapped memory and with messages show a difference.
+void AddDisagreement(const ControlFile& control, uint64_t operation, Verdict* verdict) {
+  if (AddDifferentOrders(control, verdict) || operation == 0) return;
+  std::map<std::string, std::vector<int>> ranks_in;
+  for (int rank = 0; rank < control.ranks(); ++rank) {
+    const RankState& state = verdict->ranks[rank];
+    if (state.entered == operation && !state.position.continued) ranks_in[state.operation].push_back(rank);
+  }
+  if (ranks_in.size() < 2) return;
+  AddSides(absl::StrCat("The ranks disagree on operation ", operation), ranks_in, verdict);
 }
 
 // Explains a group that has not formed: which ranks have not joined it, and which of the others have died or are
@@ -139,7 +155,7 @@ Verdict ExplainGroup(const ControlFile& control,
     const RankState& state = verdict.ranks[rank];
     if (state.finished < state.entered) inside.push_back(rank);
   }
-  AddDisagreement(last, &verdict);
+  AddDisagreement(control, last, &verdict);
   for (int rank = 0; rank < control.ranks(); ++rank) {
     const RankState& state = verdict.ranks[rank];
     // Between operations, ranks may wait for a connection to a rank that has stopped or died.

@@ -24,6 +24,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class VerdictTest : public ::testing::Test {
  protected:
@@ -49,10 +50,19 @@ class VerdictTest : public ::testing::Test {
     block.step.store(5);
   }
 
+  // Sets the operations with messages that the rank has entered and finished, and the number of operations on mapped
+  // memory before them.
+  void SetMessages(int rank, uint64_t entered, uint64_t finished, uint64_t after) {
+    MessageOperations& messages = control_->rank(rank).messages;
+    messages.after.store(after);
+    messages.operation.store(2);
+    messages.entered.store(entered);
+    messages.finished.store(finished);
+  }
+
   Verdict Explain() const {
-    return ExplainGroup(*control_, [this](int64_t pid, uint64_t) {
-      return pid == 0 ? ProcessState::kGone : states_[pid - 100];
-    });
+    return ExplainGroup(*control_,
+                        [this](int64_t pid, uint64_t) { return pid == 0 ? ProcessState::kGone : states_[pid - 100]; });
   }
 
   const TestFolder folder_;
@@ -159,28 +169,48 @@ TEST_F(VerdictTest, RanksThatDisagree) {
 // Rank 2 has left out an operation with messages and waits in mapped memory. The others wait for its messages, and rank
 // 1 has already entered one more operation.
 TEST_F(VerdictTest, RanksThatWaitInMemoryAndForMessages) {
-  const auto set_messages = [&](int rank, uint64_t entered, uint64_t finished) {
-    MessageOperations& messages = control_->rank(rank).messages;
-    messages.after.store(5);
-    messages.operation.store(2);
-    messages.entered.store(entered);
-    messages.finished.store(finished);
-  };
   for (int rank = 0; rank < 4; ++rank) Set(rank, 5, 5, 2);
-  set_messages(0, 8, 7);
-  set_messages(1, 9, 8);
-  set_messages(3, 8, 7);
+  SetMessages(0, 8, 7, 5);
+  SetMessages(1, 9, 8, 5);
+  SetMessages(3, 8, 7, 5);
   Set(2, 6, 5, 0);
-  set_messages(2, 7, 7);
+  SetMessages(2, 7, 7, 5);
   const Verdict verdict = Explain();
   EXPECT_EQ(verdict.ranks[1].entered, 14u);
   EXPECT_EQ(verdict.ranks[1].finished, 13u);
-  EXPECT_THAT(verdict.text,
-              AllOf(HasSubstr("The ranks disagree on operation 13: rank 2 in all_reduce(sum) f32[8] over 4 ranks; "
-                              "ranks 0, 1 and 3 in broadcast f32[8] over 4 ranks"),
-                    HasSubstr("rank 2 waits in operation 13 (all_reduce(sum) f32[8] over 4 ranks) at step 5 for rank "
-                              "0"),
-                    HasSubstr("rank 1 waits in operation 14 (broadcast f32[8] over 4 ranks) at step 5 for rank 2")));
+  EXPECT_THAT(
+      verdict.text,
+      AllOf(HasSubstr("The ranks disagree on the order of operations: rank 2 in all_reduce(sum) f32[8] over 4 ranks; "
+                      "ranks 0, 1 and 3 in broadcast f32[8] over 4 ranks"),
+            HasSubstr("rank 2 waits in operation 13 (all_reduce(sum) f32[8] over 4 ranks) at step 5 for rank "
+                      "0"),
+            HasSubstr("rank 1 waits in operation 14 (broadcast f32[8] over 4 ranks) at step 5 for rank 2")));
+}
+
+// Rank 1 has sent a broadcast, for which it does not wait, instead of the first of two equal operations.
+TEST_F(VerdictTest, TheOperationsThatDifferAreNamedIfTheLastOnesAreEqual) {
+  for (int rank = 0; rank < 4; ++rank) Set(rank, 2, 1, 1);
+  Set(1, 1, 0, 0);
+  control_->rank(1).lines[0].sequence.store(0);
+  SetMessages(1, 1, 1, 0);
+  EXPECT_THAT(Explain().text,
+              HasSubstr("The ranks disagree on the order of operations: ranks 0, 2 and 3 in all_reduce(sum) f32[8] "
+                        "over 4 ranks; rank 1 in broadcast f32[8] over 4 ranks"));
+}
+
+// After an error of its messages, rank 1 waits in mapped memory for the others, which have not noticed the error.
+TEST_F(VerdictTest, RanksThatHaveNotNoticedAnErrorOfMessagesDoNotDisagree) {
+  for (int rank = 0; rank < 4; ++rank) {
+    Set(rank, 5, 5, -1);
+    SetMessages(rank, 8, 7, 5);
+  }
+  Set(1, 6, 5, 0);
+  SetMessages(1, 7, 6, 5);
+  EXPECT_THAT(Explain().text, HasSubstr("disagree"));
+  control_->rank(1).messages.failed.store(1 + 6);
+  EXPECT_THAT(Explain().text, HasSubstr("disagree")) << "the error came after operation 6 on mapped memory was entered";
+  control_->rank(1).messages.failed.store(1 + 5);
+  EXPECT_THAT(Explain().text, Not(HasSubstr("disagree")));
 }
 
 // The process of rank 1 has ended, and its id is now that of another process.

@@ -139,7 +139,7 @@ absl::Status GroupWaiter::CheckOrder(int rank) const {
   const RankBlock &self = control_->rank(rank_), &block = control_->rank(rank);
   const std::optional<RankPosition> own = PositionOf(self), theirs = PositionOf(block);
   if (!own.has_value() || !theirs.has_value() || AreInOneOrder(*own, *theirs)) return absl::OkStatus();
-  return Disagreement(LastOperation(self, *own), rank, LastOperation(block, *theirs));
+  return Disagreement(OperationAhead(self, *own, *theirs), rank, OperationAhead(block, *theirs, *own));
 }
 
 bool GroupWaiter::IsAlive(int rank) const {

@@ -1,5 +1,6 @@
 #include "collectives/exec/group/wait.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -11,11 +12,15 @@
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
+#include <string>
 
 #include "base/testing/test_folder.h"
 
 namespace xlad::collectives {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 std::atomic<int> alarms = 0;
 
@@ -56,6 +61,60 @@ TEST(GroupWait, RanksHaveOneOrderIfNeitherIsAheadInOneKindAndBehindInTheOther) {
   EXPECT_TRUE(AreInOneOrder({4, 9}, {3, 5}));
   EXPECT_FALSE(AreInOneOrder({4, 5}, {3, 6}));
   EXPECT_FALSE(AreInOneOrder({3, 6}, {4, 5}));
+}
+
+class OrderTest : public ::testing::Test {
+ protected:
+  // Rank 0 has entered an operation on mapped memory instead of an operation with messages, which rank 1 has entered.
+  OrderTest() {
+    for (int rank = 0; rank < 2; ++rank) {
+      RankBlock& block = control_->rank(rank);
+      block.SetProcess();
+      block.SetText(1, "on memory");
+      block.SetText(2, "with messages");
+      block.lines[0].operation = block.lines[1].operation = 1;
+      block.lines[1].sequence = 1;
+      block.messages.operation = 2;
+    }
+    control_->rank(0).lines[0].sequence = 2;
+    control_->rank(1).messages.entered = 1;
+  }
+
+  // The check of a rank that waits for the other one.
+  absl::Status Check(int rank) {
+    GroupWaiter waiter(control_.get(), rank, /*exclusive=*/false);
+    XLAD_RETURN_IF_ERROR(waiter.WatchPeers());
+    XLAD_RETURN_IF_ERROR(waiter.CheckPeers());
+    return waiter.CheckPeer(1 - rank);
+  }
+
+  const TestFolder folder_;
+  const std::unique_ptr<ControlFile> control_ = *ControlFile::Create(folder_.path() + "/control", 2);
+};
+
+// If rank 1 need not wait in its operation with messages, it may have entered an operation on mapped memory since.
+TEST_F(OrderTest, TheOperationsThatDifferAreNamed) {
+  for (const uint64_t after : {1, 0}) {
+    control_->rank(1).messages.after = after;
+    EXPECT_TRUE(absl::IsFailedPrecondition(Check(1)));
+    EXPECT_THAT(std::string(Check(0).message()),
+                AllOf(HasSubstr("rank 0 runs on memory"), HasSubstr("runs with messages")));
+    EXPECT_THAT(std::string(Check(1).message()),
+                AllOf(HasSubstr("rank 1 runs with messages"), HasSubstr("runs on memory")));
+  }
+}
+
+// Rank 0 may continue in mapped memory after an error of messages that rank 1 has not noticed.
+TEST_F(OrderTest, AnErrorOfMessagesIsNoDisagreement) {
+  control_->rank(0).messages.failed = 1 + 1;
+  EXPECT_EQ(Check(0), absl::OkStatus());
+  EXPECT_EQ(Check(1), absl::OkStatus());
+  control_->rank(0).messages.failed = 1 + 2;  // The error came later.
+  EXPECT_TRUE(absl::IsFailedPrecondition(Check(0)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(Check(1)));
+  control_->rank(0).messages.failed = 0;
+  control_->rank(1).messages.failed = 1 + 1;
+  EXPECT_TRUE(absl::IsFailedPrecondition(Check(0))) << "rank 1 cannot have failed before it entered the operation";
 }
 
 TEST(GroupWait, ARankOnThisCoreThatIsLateMustNotBeKeptFromRunning) {

@@ -29,7 +29,8 @@ FlightRecord::~FlightRecord() {
 }
 
 void FlightRecord::Fail() {
-  self().messages.failed.store(1);
+  std::atomic<uint64_t>& failed = self().messages.failed;
+  if (failed.load() == 0) failed.store(1 + EnteredOnMemory(self()));
   if (owns_file_) self().left.store(RankBlock::kLeftAfterError);
 }
 
