@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
+#include "base/rounding.h"
 #include "security/openssl_deleter.h"
 #include "security/openssl_error.h"
 
@@ -132,8 +133,8 @@ std::string LibraryText() { return TakeOpensslError(ERR_peek_last_error()); }
 
 class SecureConnection final : public SecuredConnection {
  public:
-  SecureConnection(Connection* inner, SharedKey key, int64_t rekey_bytes)
-      : inner_(inner), rekey_bytes_(rekey_bytes), key_(std::move(key)) {}
+  SecureConnection(Connection* inner, SharedKey key, int64_t rekey_records)
+      : inner_(inner), rekey_records_(rekey_records), key_(std::move(key)) {}
   void Own(std::unique_ptr<Connection> inner) override { owned_ = std::move(inner); }
 
   absl::Status Handshake(bool is_client) {
@@ -224,14 +225,14 @@ class SecureConnection final : public SecuredConnection {
     encrypted->clear();
     const std::lock_guard<std::mutex> lock(tls_mutex_);
     ERR_clear_error();
-    if (encrypted_bytes_ >= rekey_bytes_) {
+    if (encrypted_records_ >= rekey_records_) {
       // The next write begins with a message after which both sides use a new key for this direction.
       if (SSL_key_update(tls_.get(), SSL_KEY_UPDATE_NOT_REQUESTED) != 1) {
         return absl::InternalError(absl::StrCat("cannot change the key: ", LibraryText()));
       }
-      encrypted_bytes_ = 0;
+      encrypted_records_ = 0;
     }
-    encrypted_bytes_ += std::ssize(bytes);
+    encrypted_records_ += std::max<int64_t>(1, CeilDiv(std::ssize(bytes), SSL3_RT_MAX_PLAIN_LENGTH));
     size_t n = 0;
     if (SSL_write_ex(tls_.get(), bytes.data(), bytes.size(), &n) != 1 || n != bytes.size()) {
       return absl::InternalError(absl::StrCat("cannot encrypt: ", LibraryText()));
@@ -249,21 +250,21 @@ class SecureConnection final : public SecuredConnection {
   }
 
   Connection* const inner_;
-  const int64_t rekey_bytes_;
+  const int64_t rekey_records_;
   std::unique_ptr<Connection> owned_;  // May be null.
   SharedKey key_;
   std::mutex write_mutex_;  // Held while a record is written, so that records stay in order. Taken before tls_mutex_.
   std::string unwritten_;   // Guarded by write_mutex_: the rest of a record that TryWrite wrote in part.
   std::string encrypted_;   // Guarded by write_mutex_.
-  std::mutex tls_mutex_;    // Guards tls_, wire_ and encrypted_bytes_.
-  int64_t encrypted_bytes_ = 0;  // The number of bytes that were encrypted with the current key.
-  Wire wire_;                    // Declared before tls_, which uses it.
+  std::mutex tls_mutex_;    // Guards tls_, wire_ and encrypted_records_.
+  int64_t encrypted_records_ = 0;  // The number of records that were encrypted with the current key.
+  Wire wire_;                      // Declared before tls_, which uses it.
   Tls tls_;
   std::vector<std::byte> received_ = std::vector<std::byte>(kChunkBytes);  // Used only by the reading thread.
 };
 
 absl::StatusOr<std::unique_ptr<SecuredConnection>> Secure(Connection* inner, absl::string_view key,
-                                                          absl::string_view context, int64_t rekey_bytes,
+                                                          absl::string_view context, int64_t rekey_records,
                                                           bool is_client) {
   if (key.size() < kMinKeyBytes) {
     return absl::InvalidArgumentError(
@@ -277,7 +278,7 @@ absl::StatusOr<std::unique_ptr<SecuredConnection>> Secure(Connection* inner, abs
     return absl::InternalError("cannot hash a key");
   }
   SharedKey shared{std::string(reinterpret_cast<const char*>(digest), size), Sha256Hex(context)};
-  auto connection = std::make_unique<SecureConnection>(inner, std::move(shared), rekey_bytes);
+  auto connection = std::make_unique<SecureConnection>(inner, std::move(shared), rekey_records);
   XLAD_RETURN_IF_ERROR(connection->Handshake(is_client));
   return connection;
 }
@@ -285,13 +286,13 @@ absl::StatusOr<std::unique_ptr<SecuredConnection>> Secure(Connection* inner, abs
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SecuredConnection>> SecureClient(Connection* inner, absl::string_view key,
-                                                                absl::string_view context, int64_t rekey_bytes) {
-  return Secure(inner, key, context, rekey_bytes, /*is_client=*/true);
+                                                                absl::string_view context, int64_t rekey_records) {
+  return Secure(inner, key, context, rekey_records, /*is_client=*/true);
 }
 
 absl::StatusOr<std::unique_ptr<SecuredConnection>> SecureServer(Connection* inner, absl::string_view key,
-                                                                absl::string_view context, int64_t rekey_bytes) {
-  return Secure(inner, key, context, rekey_bytes, /*is_client=*/false);
+                                                                absl::string_view context, int64_t rekey_records) {
+  return Secure(inner, key, context, rekey_records, /*is_client=*/false);
 }
 
 }  // namespace xlad::security

@@ -3,8 +3,9 @@
 // The key is a pre-shared key of TLS (RFC 8446, section 2.2) with an ephemeral Diffie-Hellman exchange. An attacker who
 // gets the key later cannot decrypt recorded traffic. There are no certificates. `context` is data about the connection
 // that both sides have, such as the hello that was sent before. If the contexts of the two sides differ, the handshake
-// fails. Each direction gets new keys after every kRekeyBytes bytes, because AES-GCM must not encrypt more than about
-// 2^24 records with one key (RFC 8446, section 5.5).
+// fails. Each direction gets new keys after every kRekeyRecords records, because AES-GCM must not encrypt more than
+// about 2^24 records with one key (RFC 8446, section 5.5). A record has at most 16 KiB of data, and each write begins a
+// new one.
 //
 // Threads: as for Connection, one thread may read while another one writes.
 #pragma once
@@ -18,8 +19,7 @@
 
 namespace xlad::security {
 
-// 2^22 full records.
-inline constexpr int64_t kRekeyBytes = int64_t{64} << 30;
+inline constexpr int64_t kRekeyRecords = int64_t{1} << 22;
 
 // A secured connection uses an inner Connection, from which it was made and which must outlive it.
 class SecuredConnection : public Connection {
@@ -31,12 +31,12 @@ class SecuredConnection : public Connection {
 // Both functions return when the handshake is done, which takes one round trip. Unauthenticated if the other side has
 // another key or context, or does not speak TLS 1.3. Unavailable or Cancelled if the connection ends. InvalidArgument
 // for a key of fewer than 16 bytes. inner->Shutdown() wakes a thread that is blocked in one of these functions.
-// Tests set other numbers of bytes between new keys.
+// Tests set other numbers of records between new keys.
 absl::StatusOr<std::unique_ptr<SecuredConnection>> SecureClient(Connection* inner, absl::string_view key,
                                                                 absl::string_view context,
-                                                                int64_t rekey_bytes = kRekeyBytes);
+                                                                int64_t rekey_records = kRekeyRecords);
 absl::StatusOr<std::unique_ptr<SecuredConnection>> SecureServer(Connection* inner, absl::string_view key,
                                                                 absl::string_view context,
-                                                                int64_t rekey_bytes = kRekeyBytes);
+                                                                int64_t rekey_records = kRekeyRecords);
 
 }  // namespace xlad::security

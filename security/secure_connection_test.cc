@@ -51,14 +51,14 @@ struct Secured {
 
 Secured SecureBoth(Pair pair, const std::string& client_key, const std::string& server_key,
                    const std::pair<std::string, std::string>& contexts = {"c", "c"},
-                   int64_t rekey_bytes = kRekeyBytes) {
+                   int64_t rekey_records = kRekeyRecords) {
   Secured secured;
   secured.plain = std::move(pair);
   std::thread server([&] {
-    secured.server = SecureServer(secured.plain.server.get(), server_key, contexts.second, rekey_bytes);
+    secured.server = SecureServer(secured.plain.server.get(), server_key, contexts.second, rekey_records);
     if (!secured.server.ok()) secured.plain.server->Shutdown();
   });
-  secured.client = SecureClient(secured.plain.client.get(), client_key, contexts.first, rekey_bytes);
+  secured.client = SecureClient(secured.plain.client.get(), client_key, contexts.first, rekey_records);
   if (!secured.client.ok()) secured.plain.client->Shutdown();
   server.join();
   return secured;
@@ -170,16 +170,34 @@ class Relay {
 TEST(SecureConnection, KeysChangeWhileBothSidesWrite) {
   Pair left = Connect(), right = Connect();
   Relay relay(std::move(left.server), std::move(right.client), -1);
-  Secured secured = SecureBoth({std::move(left.client), std::move(right.server)}, kKey, kKey, {"c", "c"}, 1 << 20);
+  Secured secured = SecureBoth({std::move(left.client), std::move(right.server)}, kKey, kKey, {"c", "c"}, 64);
   ASSERT_TRUE(secured.client.ok() && secured.server.ok());
   const size_t sent = ExchangeBothWays(secured.client->get(), secured.server->get());
-  // A record adds 22 bytes to at most 16 KiB of data, and the message that announces a new key has 27 bytes.
+  // A record adds 22 bytes to at most 16 KiB of data, so 64 full records have 1 MiB of data. The message that announces
+  // a new key has 27 bytes.
   Pair plain_left = Connect(), plain_right = Connect();
   Relay plain_relay(std::move(plain_left.server), std::move(plain_right.client), -1);
   Secured plain = SecureBoth({std::move(plain_left.client), std::move(plain_right.server)}, kKey, kKey);
   ASSERT_TRUE(plain.client.ok() && plain.server.ok());
   ASSERT_EQ(ExchangeBothWays(plain.client->get(), plain.server->get()), sent);
   EXPECT_EQ(relay.Seen().size(), plain_relay.Seen().size() + 27 * (sent >> 20));
+}
+
+TEST(SecureConnection, KeysChangeAfterManyShortWrites) {
+  const std::string text = "0123456789";
+  const auto encrypted_bytes = [&](int64_t rekey_records) {
+    Pair left = Connect(), right = Connect();
+    Relay relay(std::move(left.server), std::move(right.client), -1);
+    const Secured secured =
+        SecureBoth({std::move(left.client), std::move(right.server)}, kKey, kKey, {"c", "c"}, rekey_records);
+    if (!secured.client.ok() || !secured.server.ok()) return size_t{0};
+    for (const char c : text) EXPECT_TRUE((*secured.client)->Write(Bytes(std::string(1, c))).ok());
+    EXPECT_EQ(ReadAll(secured.server->get(), text.size()), text);
+    return relay.Seen().size();
+  };
+  const size_t with_one_key = encrypted_bytes(kRekeyRecords);
+  EXPECT_EQ(encrypted_bytes(10), with_one_key);
+  EXPECT_EQ(encrypted_bytes(4), with_one_key + 2 * 27);
 }
 
 TEST(SecureConnection, AManInTheMiddleCanReadAndChangeNothing) {
