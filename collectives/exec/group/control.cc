@@ -275,14 +275,17 @@ std::optional<RankPosition> PositionOf(const RankBlock& block) {
   position.mapped = EnteredOnMemory(block);
   const uint64_t failed = block.messages.failed.load();
   position.continued = failed != 0 && position.mapped >= failed;
+  position.is_inside = block.finished.load() < position.mapped && block.messages.after.load() < position.mapped;
   if (block.messages.entered.load(std::memory_order_acquire) != position.messages) return std::nullopt;
   return position;
 }
 
+// If both ranks are in the same operation on mapped memory, they have entered the same operations before it.
 bool AreInOneOrder(const RankPosition& a, const RankPosition& b) {
-  if (a.mapped <= b.mapped && a.messages <= b.messages) return true;
-  if (a.mapped >= b.mapped && a.messages >= b.messages) return true;
-  return a.messages < b.messages ? a.continued : b.continued;
+  const RankPosition& behind = a.messages < b.messages ? a : b;
+  const RankPosition& ahead = a.messages < b.messages ? b : a;
+  if (ahead.messages == behind.messages || behind.mapped < ahead.mapped || behind.continued) return true;
+  return behind.mapped == ahead.mapped && !(behind.is_inside && ahead.is_inside);
 }
 
 std::string LastOperation(const RankBlock& block, const RankPosition& position) {

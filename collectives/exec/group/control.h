@@ -201,6 +201,7 @@ uint64_t EnteredOnMemory(const RankBlock& block);
 struct RankPosition {
   uint64_t mapped = 0, messages = 0;
   bool continued = false;  // The rank has entered an operation on mapped memory after an error of messages.
+  bool is_inside = false;  // The rank is in operation `mapped` and has since entered no operation with messages.
   uint64_t all() const { return mapped + messages; }
 };
 // Returns nullopt if the rank entered an operation meanwhile.
@@ -208,8 +209,8 @@ std::optional<RankPosition> PositionOf(const RankBlock& block);
 bool AreInOneOrder(const RankPosition& a, const RankPosition& b);
 // Returns the text of the last operation that a rank at `position` has entered, or "no operation".
 std::string LastOperation(const RankBlock& block, const RankPosition& position);
-// Returns the text of an operation that a rank at `position` has entered and a rank at `other` has not. Requires that
-// the two positions are not in one order.
+// Returns the text of an operation that a rank at `position` entered before a rank at `other` did. Requires that the
+// positions are not in one order.
 std::string OperationAhead(const RankBlock& block, const RankPosition& position, const RankPosition& other);
 
 // Returns the CPU's time-stamp counter on x86-64, and nanoseconds on other CPUs.

@@ -63,6 +63,18 @@ TEST(GroupWait, RanksHaveOneOrderIfNeitherIsAheadInOneKindAndBehindInTheOther) {
   EXPECT_FALSE(AreInOneOrder({3, 6}, {4, 5}));
 }
 
+TEST(GroupWait, RanksInTheSameOperationOnMemoryHaveEnteredTheSameOperationsWithMessages) {
+  for (const bool one : {false, true}) {
+    for (const bool other : {false, true}) {
+      const RankPosition position{.mapped = 3, .messages = 5, .is_inside = one};
+      EXPECT_TRUE(AreInOneOrder(position, {.mapped = 3, .messages = 5, .is_inside = other}));
+      EXPECT_TRUE(AreInOneOrder(position, {.mapped = 4, .messages = 6, .is_inside = other}));
+      EXPECT_EQ(AreInOneOrder(position, {.mapped = 3, .messages = 6, .is_inside = other}), !one || !other);
+      EXPECT_EQ(AreInOneOrder({.mapped = 3, .messages = 6, .is_inside = other}, position), !one || !other);
+    }
+  }
+}
+
 class OrderTest : public ::testing::Test {
  protected:
   // Rank 0 has entered an operation on mapped memory instead of an operation with messages, which rank 1 has entered.
@@ -104,8 +116,24 @@ TEST_F(OrderTest, TheOperationsThatDifferAreNamed) {
   }
 }
 
+// Rank 1 need not wait in its operation with messages, which rank 0 has left out. Both are in the next operation.
+TEST_F(OrderTest, AnOperationThatOneRankHasLeftOutIsNamed) {
+  control_->rank(0).finished = control_->rank(1).finished = 1;
+  control_->rank(1).messages.after = 1;
+  control_->rank(1).lines[0].sequence = 2;
+  EXPECT_THAT(std::string(Check(0).message()),
+              AllOf(HasSubstr("rank 0 runs on memory"), HasSubstr("runs with messages")));
+  EXPECT_THAT(std::string(Check(1).message()),
+              AllOf(HasSubstr("rank 1 runs with messages"), HasSubstr("runs on memory")));
+  control_->rank(0).finished = 2;
+  EXPECT_EQ(Check(0), absl::OkStatus()) << "rank 0 may have entered the operation with messages since";
+  control_->rank(0).finished = 1;
+  control_->rank(1).messages.after = 2;
+  EXPECT_EQ(Check(0), absl::OkStatus()) << "rank 1 has entered it after an error in mapped memory";
+}
+
 // Rank 0 may continue in mapped memory after an error of messages that rank 1 has not noticed.
-TEST_F(OrderTest, AnErrorOfMessagesIsNoDisagreement) {
+TEST_F(OrderTest, RanksDoNotDisagreeBecauseMessagesFailed) {
   control_->rank(0).messages.failed = 1 + 1;
   EXPECT_EQ(Check(0), absl::OkStatus());
   EXPECT_EQ(Check(1), absl::OkStatus());
