@@ -20,7 +20,7 @@ absl::StatusOr<bool> SendsMessages(const std::string& text) {
 AnyPlanGroup::AnyPlanGroup(std::unique_ptr<ProcessGroup> group, MessageGroup::Options messages)
     : group_(std::move(group)), message_options_(std::move(messages)) {
   message_options_.record = std::make_shared<FlightRecord>(group_->control(), group_->texts(), group_->rank());
-  message_options_.check_peer = [this](int rank) { return group_->CheckPeers(rank); };
+  message_options_.check_peer = [this](int rank) { return group_->CheckWhileForming(rank); };
 }
 
 absl::StatusOr<std::unique_ptr<AnyPlanGroup::Operation>> AnyPlanGroup::Prepare(const CollectiveSpec& spec,

@@ -25,7 +25,7 @@ absl::Status ProcessGroup::Fail(const GroupOperation& operation, const absl::Sta
   return error_;
 }
 
-absl::Status ProcessGroup::CheckPeers(int peer) {
+absl::Status ProcessGroup::CheckWhileForming(int peer) {
   XLAD_RETURN_IF_ERROR(error_);
   for (int rank = 0; rank < ranks_; ++rank) {
     if (control_->rank(rank).messages.failed.load() == 0) XLAD_RETURN_IF_ERROR(waiter_->CheckPeer(rank));

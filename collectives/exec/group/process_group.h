@@ -102,9 +102,9 @@ class ProcessGroup final : private GroupOwner {
   // The control file of the group and the texts of this rank in it, for records of what the ranks do outside the group.
   const std::shared_ptr<ControlFile>& control() const { return control_; }
   const std::shared_ptr<OperationTexts>& texts() const { return texts_; }
-  // For a rank that waits for `peer` outside the group: returns the error of the group, or that of
-  // GroupWaiter::CheckPeer for a rank that has not failed outside the group, or for `peer`.
-  absl::Status CheckPeers(int peer);
+  // Called repeatedly while a MessageGroup of the same ranks forms and this rank waits in it for `peer`. Returns the
+  // error of the ProcessGroup, or of GroupWaiter::CheckPeer for `peer` or any rank without an error of messages.
+  absl::Status CheckWhileForming(int peer);
 
   // Returns memory that can be registered; see GroupMemory.
   absl::StatusOr<std::byte*> Allocate(int64_t bytes) { return memory_->Allocate(bytes); }

@@ -151,10 +151,11 @@ bool GroupWaiter::IsAlive(int rank) const {
 absl::Status GroupWaiter::CheckPeers() {
   const uint64_t current = EnteredOnMemory(control_->rank(rank_));
   for (int rank = 0; rank < std::ssize(process_handles_); ++rank) {
+    if (rank == rank_) continue;
     XLAD_RETURN_IF_ERROR(CheckOrder(rank));
     // A peer that finished the current operation has done its part, even if its process has ended since.
     if (control_->rank(rank).finished.load(std::memory_order_acquire) >= current) continue;
-    XLAD_RETURN_IF_ERROR(CheckPeer(rank));
+    XLAD_RETURN_IF_ERROR(CheckPresence(rank));
   }
   return absl::OkStatus();
 }
@@ -162,6 +163,11 @@ absl::Status GroupWaiter::CheckPeers() {
 absl::Status GroupWaiter::CheckPeer(int rank) {
   if (rank == rank_) return absl::OkStatus();
   XLAD_RETURN_IF_ERROR(CheckOrder(rank));
+  return CheckPresence(rank);
+}
+
+// Unavailable if another rank has died, left or stopped after an error.
+absl::Status GroupWaiter::CheckPresence(int rank) {
   std::atomic<int32_t>& failed = control_->head().failed_rank;
   const uint32_t left = control_->rank(rank).left.load(std::memory_order_acquire);
   if (left == RankBlock::kLeftInOrder) return Died(rank);

@@ -54,7 +54,8 @@ class GroupWaiter {
   // memory and with messages in different orders, or if a peer has stopped and the ranks ran different operations.
   // Without WatchPeers, always OK.
   absl::Status CheckPeers();
-  // The same for one peer, which may have finished the current operation. OK for this rank.
+  // The same for one peer, whether or not it has finished the current operation. OK for this rank. WatchPeers must have
+  // been called.
   absl::Status CheckPeer(int rank);
   // Returns the error for a peer that runs another operation than this rank, given the texts of both.
   absl::Status Disagreement(absl::string_view own, int peer, absl::string_view theirs) const;
@@ -71,6 +72,7 @@ class GroupWaiter {
   absl::Status Died(int rank) const;
   absl::Status Stopped(int rank) const;
   absl::Status CheckOrder(int rank) const;
+  absl::Status CheckPresence(int rank);
 
   ControlFile* const control_;
   const int rank_;
