@@ -40,16 +40,27 @@ absl::Status AnyPlanGroup::PrepareMessages(const CollectiveSpec& spec, const std
   FlightRecord& record = *message_options_.record;
   const uint64_t word = record.Add(absl::StrCat("the preparation of ", spec.ToString(), ", ", plan));
   record.Begin(word);
+  const auto join = [&]() -> absl::Status {
+    if (messages_ != nullptr) return absl::OkStatus();
+    XLAD_ASSIGN_OR_RETURN(messages_, MessageGroup::Join(message_options_));
+    return absl::OkStatus();
+  };
   const auto prepare = [&]() -> absl::Status {
-    if (messages_ == nullptr) {
-      XLAD_ASSIGN_OR_RETURN(messages_, MessageGroup::Join(message_options_));
-    }
     XLAD_ASSIGN_OR_RETURN(operation->messages_, messages_->Prepare(spec, plan));
     return absl::OkStatus();
   };
-  const absl::Status status = prepare();
-  const bool is_refused = absl::IsInvalidArgument(status) || absl::IsUnimplemented(status);
-  status.ok() || is_refused ? record.End() : record.Fail();
+  absl::Status status = join();
+  bool has_ended = false;
+  if (status.ok()) {
+    status = prepare();
+    // All ranks refuse the same plans.
+    has_ended = status.ok() || absl::IsInvalidArgument(status) || absl::IsUnimplemented(status);
+  }
+  if (has_ended) {
+    record.End();
+  } else {
+    record.Fail();
+  }
   record.Remove(word);
   messages_status_.Update(status);
   return status;

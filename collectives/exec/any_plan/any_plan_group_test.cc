@@ -19,7 +19,8 @@ constexpr int kRanksOfHost = 3;
 const PrepareOptions kRingPlan{false, "ring"};
 
 // Calls `body` on a thread for each rank of a new group. Returns the number of its control files that remain.
-int FilesAfterRanksOfHost(const std::function<void(AnyPlanGroup*)>& body) {
+int FilesAfterRanksOfHost(const std::function<void(AnyPlanGroup*)>& body,
+                          const std::string& listen_host_of_rank_1 = "127.0.0.1") {
   const std::string key = absl::StrCat("any-plan-test-", getpid(), "-", SystemRandom()->Hex(4));
   const std::unique_ptr<Bootstrap> bootstrap = MapBootstrap({});
   const absl::StatusOr<TransportChoice> transport = ChooseTransport("shm");
@@ -33,6 +34,7 @@ int FilesAfterRanksOfHost(const std::function<void(AnyPlanGroup*)>& body) {
     MessageGroup::Options messages;
     messages.launch = launch;
     messages.transport = *transport;
+    if (rank == 1) messages.listen_host = listen_host_of_rank_1;
     AnyPlanGroup group(*std::move(mapped), messages);
     body(&group);
   });
@@ -129,6 +131,22 @@ TEST(AnyPlanGroup, ShrinkAfterAnErrorOfMessagesIsRefusedOnEveryRankIfNoRankHasDi
     EXPECT_THAT(std::string(refused.message()), HasSubstr("found that no rank has died"));
     EXPECT_EQ(group->Barrier(), absl::OkStatus()) << "mapped memory can still be used";
   });
+}
+
+// Rank 1 cannot listen on an address that is not on loopback, because there is no folder in which the ranks meet.
+TEST(AnyPlanGroup, ARankThatCannotJoinTheOthersIsNamed) {
+  const CollectiveSpec sum = MakeSpec(CollectiveKind::kAllReduce, kRanksOfHost, 6);
+  const auto body = [&](AnyPlanGroup* group) {
+    const absl::Status status = group->Prepare(sum, kRingPlan).status();
+    if (group->mapped().rank() == 1) {
+      EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+      return;
+    }
+    EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("rank 1 (host "), HasSubstr("has stopped after an error in operation 1")));
+  };
+  EXPECT_EQ(FilesAfterRanksOfHost(body, "192.0.2.1"), 1);
 }
 
 TEST(AnyPlanGroup, ARankThatHasLeftDoesNotDelayTheOthersUntilTheDeadline) {
