@@ -69,6 +69,20 @@ TEST(AnyPlanGroup, PlansOfBothKindsRunInTurn) {
   EXPECT_EQ(files, 0);
 }
 
+TEST(AnyPlanGroup, MoreOperationsThanTheControlFileHasTextsCanBePrepared) {
+  const CollectiveSpec sum = MakeSpec(CollectiveKind::kAllReduce, kRanksOfHost, 5);
+  FilesAfterRanksOfHost([&](AnyPlanGroup* group) {
+    std::vector<std::unique_ptr<AnyPlanGroup::Operation>> operations;
+    while (operations.size() < RankBlock::kTexts + 2) {
+      auto operation = group->Prepare(sum);
+      ASSERT_TRUE(operation.ok()) << operation.status();
+      operations.push_back(*std::move(operation));
+    }
+    ASSERT_EQ(RunSumOfRanks(group, *operations.front(), 5), absl::OkStatus());
+    ASSERT_EQ(RunSumOfRanks(group, *operations.back(), 5), absl::OkStatus());
+  });
+}
+
 // Some ranks wait in mapped memory for the others, which wait for messages: while they prepare their operation if it is
 // the first one with messages, otherwise while they run it.
 TEST(AnyPlanGroup, RanksThatWaitInMemoryAndForMessagesAreNamedOnEveryRank) {

@@ -233,8 +233,8 @@ void RankBlock::SetText(size_t index, const std::string& text) {
   std::strncpy(texts[index], text.c_str(), kTextBytes - 1);  // Also fills the rest with zeros.
 }
 
-OperationTexts::OperationTexts(RankBlock* block) : block_(block), used_(kMost) {
-  block->SetText(kMost, "one of many operations");
+OperationTexts::OperationTexts(RankBlock* block) : block_(block), used_(kSharedText) {
+  block->SetText(kSharedText, "one of many operations");
 }
 
 // The search begins after the last text: peers may still name an operation that has been destroyed, so its text is kept

@@ -173,11 +173,12 @@ absl::StatusOr<std::unique_ptr<ControlFile>> ShareControlFile(
 // The texts of one rank's operations in its block. Threads: one at a time.
 class OperationTexts {
  public:
-  static constexpr size_t kMost = RankBlock::kTexts - 1;  // All further operations share one text.
+  // The index of the text that all further operations share.
+  static constexpr size_t kSharedText = RankBlock::kTexts - 1;
   // `block` must outlive this object.
   explicit OperationTexts(RankBlock* block);
   // Keeps the text of an operation until Remove. Returns the word of the operation in an entry line or a record: a hash
-  // of the text and the text's index, which is kMost if all texts are in use.
+  // of the text and the text's index, which is kSharedText if all texts are in use.
   uint64_t Add(const std::string& text);
   void Remove(uint64_t word);
 

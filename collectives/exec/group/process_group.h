@@ -17,10 +17,9 @@
 // then read and write each other's buffers directly.
 //
 // Threads: one thread at a time may use a group. Errors: Prepare returns InvalidArgument or Unimplemented for a spec or
-// plan that cannot run, and ResourceExhausted if OperationTexts::kMost operations exist. Run returns InvalidArgument if
-// buffers that must be registered are not memory of Allocate; the group can still be used. Run returns another error if
-// a rank died or left, or if the ranks disagree. All later runs then return the same error, and outputs are undefined.
-// The other groups of the process are not affected.
+// plan that cannot run. Run returns InvalidArgument if buffers that must be registered are not memory of Allocate; the
+// group can still be used. Run returns another error if a rank died or left, or if the ranks disagree. All later runs
+// then return the same error, and outputs are undefined. The other groups of the process are not affected.
 #pragma once
 
 #include <memory>

@@ -217,10 +217,6 @@ absl::StatusOr<std::unique_ptr<GroupOperation>> ProcessGroup::Prepare(const Coll
       absl::StrCat(spec.ToString(), ", ", op.plan_.ToString(), options.registered ? ", registered" : "");
   // Ranks that prepare operations in a different order have different indices, so only the hash is compared.
   op.word_ = texts_->Add(text);
-  if (TextIndex(op.word_) == OperationTexts::kMost) {
-    return absl::ResourceExhaustedError(absl::StrCat("found ", OperationTexts::kMost, " prepared operations in the ",
-                                                     "group, which is the maximum; destroy one of them"));
-  }
   op.group_ = this;
   op.number_ = prepared_++;
   return operation;
