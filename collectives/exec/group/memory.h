@@ -28,8 +28,10 @@ class GroupMemory final : public WindowMemory {
   // for a running operation can continue to use it.
   absl::Status Free(std::byte* address);
 
-  std::optional<WindowPosition> Find(const void* address, int64_t bytes) const override;
+  // Unmaps memory that a peer has freed only when it maps new memory of the same peer. Until then, or until this object
+  // is destroyed, the system keeps the freed memory.
   absl::StatusOr<std::byte*> Address(int peer, const WindowPosition& position, int64_t bytes) override;
+  std::optional<WindowPosition> Find(const void* address, int64_t bytes) const override;
 
  private:
   struct Own {
