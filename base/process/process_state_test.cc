@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,6 +34,25 @@ TEST(ProcessState, AnotherProcessWithTheSameIdIsNotTheProcess) {
   const uint64_t start = StartOfProcess(getpid());
   EXPECT_EQ(StateOfProcess(getpid(), start), ProcessState::kRunning);
   EXPECT_EQ(StateOfProcess(getpid(), start - 1), ProcessState::kGone);
+}
+
+TEST(ProcessState, AProcessCountsAsRunningIfItsStateCannotBeRead) {
+  const pid_t ended = fork();
+  if (ended == 0) _exit(0);
+  ASSERT_EQ(waitpid(ended, nullptr, 0), ended);
+  const uint64_t start = StartOfProcess(getpid());
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const uint64_t unknown = StartOfProcess(getpid());
+  const ProcessState own = StateOfProcess(getpid(), start), of_ended = StateOfProcess(ended, start);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(unknown, 0u);
+  EXPECT_EQ(own, ProcessState::kRunning);
+  EXPECT_EQ(of_ended, ProcessState::kGone);
+  EXPECT_EQ(StateOfProcess(0, 0), ProcessState::kGone);
+  EXPECT_EQ(StateOfProcess(-1, 0), ProcessState::kGone);
 }
 
 }  // namespace
