@@ -20,14 +20,14 @@ inline int64_t RotatedPairs(int64_t rotate_bytes, int64_t pair_bytes) {
   return std::clamp<int64_t>(rotate_bytes / std::max<int64_t>(1, pair_bytes), 1, 100);
 }
 
-// Returns InvalidArgument if `count` buffers (in all ranks together) of `bytes` bytes each exceed the memory that
-// this machine has for processes. Without this check, Linux would kill some of the ranks.
+// Returns InvalidArgument if `count` operations (in all ranks together) with buffers of `bytes` bytes each exceed the
+// memory that this machine has for processes. Without this check, Linux would kill some of the ranks.
 inline absl::Status CheckMemory(int64_t bytes, int64_t count) {
   const int64_t limit = UsableMemoryBytes();
   if (bytes <= limit / count) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("found ", count, " buffers of ", bytes, " bytes in all ranks together, expected at most ", limit,
-                   " bytes, the memory that processes may use; choose a smaller -e or --rotate"));
+      absl::StrCat("found ", count, " times ", bytes, " bytes of buffers in all ranks together, expected at most ",
+                   limit, " bytes, the memory that processes may use; choose a smaller -e or --rotate"));
 }
 
 // The buffers of one rank for one size. If `registered` is true, they are memory of the group's Allocate.

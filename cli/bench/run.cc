@@ -122,10 +122,10 @@ class Bench {
                                                                  : bytes / width;
     spec_.counts = {collectives::InputHasParts(spec_.kind) ? count * spec_.ranks : count};
     if (IsRaggedBench(options_.collective)) SetRaggedSizes(count);
-    const int64_t largest = std::max(spec_.input_elements(), spec_.output_elements()) * width;
-    const int64_t pairs =
-        RotatedPairs(options_.rotate_bytes, spec_.input_elements() * width + spec_.output_elements() * width);
-    XLAD_RETURN_IF_ERROR(CheckMemory(largest, 2 * pairs * spec_.ranks));
+    const int64_t in = spec_.input_elements() * width, out = spec_.output_elements() * width;
+    for (const int64_t pair : {in + out, std::max(in, out)}) {  // Out of place and in place; see MakePairs.
+      XLAD_RETURN_IF_ERROR(CheckMemory(pair, RotatedPairs(options_.rotate_bytes, pair) * spec_.ranks));
+    }
     collectives::PrepareOptions prepare;
     prepare.registered = options_.registered != 0;
     prepare.plan = options_.algorithm.empty() ? rules_.Find(spec_) : options_.algorithm;
