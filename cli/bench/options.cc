@@ -160,13 +160,13 @@ absl::Status CheckBenchOptions(const BenchOptions& o) {
     return error("-b: found ", o.min_bytes, " bytes with -e ", o.max_bytes,
                  ", expected a smallest size that is not above the largest (both are 32M by default)");
   }
-  if (o.min_bytes == 0 && o.factor > 0 && o.max_bytes > 0) {
+  const bool has_sizes = kind != CollectiveKind::kBarrier && o.min_bytes < o.max_bytes;
+  if (has_sizes && o.min_bytes == 0 && o.factor > 0) {
     return error(
-        "-b: found 0 bytes with -f ", o.factor, " and -e ", o.max_bytes,
-        ", expected 1 byte or more, because no factor leads from 0 to the largest size; give an increment (-i) "
-        "instead of a factor, or -e 0");
+        "-b: found 0 bytes with -f ", o.factor,
+        ", expected at least 1 byte, because 0 times a factor is 0, or an increment (-i) instead of the factor");
   }
-  if (o.factor == 0 && o.step_bytes == 0 && o.min_bytes < o.max_bytes) {
+  if (has_sizes && o.factor == 0 && o.step_bytes == 0) {
     return error("-i: found 0 bytes, expected an increment above 0, or a factor (-f)");
   }
   if (!o.algorithm.empty()) {
