@@ -147,8 +147,9 @@ TEST(AnyPlanGroup, ShrinkAfterAnErrorOfMessagesIsRefusedOnEveryRankIfNoRankHasDi
   });
 }
 
-// Rank 1 cannot listen on an address that is not on loopback, because there is no folder in which the ranks meet.
-TEST(AnyPlanGroup, ARankThatCannotJoinTheOthersIsNamed) {
+// Rank 1 cannot listen on an address that is not on loopback, because there is no folder in which the ranks meet. If
+// another rank gives up early, the third one may wait for it instead of rank 1.
+TEST(AnyPlanGroup, ARankThatCannotJoinTheOthersHasStoppedAfterAnError) {
   const CollectiveSpec sum = MakeSpec(CollectiveKind::kAllReduce, kRanksOfHost, 6);
   const auto body = [&](AnyPlanGroup* group) {
     const absl::Status status = group->Prepare(sum, kRingPlan).status();
@@ -157,8 +158,7 @@ TEST(AnyPlanGroup, ARankThatCannotJoinTheOthersIsNamed) {
       return;
     }
     EXPECT_TRUE(absl::IsUnavailable(status)) << status;
-    EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr("rank 1 (host "), HasSubstr("has stopped after an error in operation 1")));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("has stopped after an error in operation 1"));
   };
   EXPECT_EQ(FilesAfterRanksOfHost(body, "192.0.2.1"), 1);
 }
