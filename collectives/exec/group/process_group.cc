@@ -27,10 +27,17 @@ absl::Status ProcessGroup::Fail(const GroupOperation& operation, const absl::Sta
 
 absl::Status ProcessGroup::CheckWhileForming(int peer) {
   XLAD_RETURN_IF_ERROR(error_);
+  // The peer may have stopped because of another rank, whose error is then found below.
+  const absl::Status peer_status = waiter_->CheckPeer(peer);
   for (int rank = 0; rank < ranks_; ++rank) {
-    if (control_->rank(rank).messages.failed.load() == 0) XLAD_RETURN_IF_ERROR(waiter_->CheckPeer(rank));
+    const std::atomic<uint64_t>& failed = control_->rank(rank).messages.failed;
+    if (failed.load() != 0) continue;
+    const absl::Status status = waiter_->CheckPeer(rank);
+    // The rank may have failed and left meanwhile. It sets `failed` before it leaves.
+    const bool has_failed_and_left = absl::IsUnavailable(status) && failed.load() != 0;
+    if (!status.ok() && !has_failed_and_left) return status;
   }
-  return waiter_->CheckPeer(peer);
+  return peer_status;
 }
 
 absl::Status ProcessGroup::Barrier() { return Run(*barrier_, nullptr, nullptr); }
