@@ -99,14 +99,13 @@ absl::Status GroupWaiter::Died(int rank) const {
   if (position.all() > finished) {
     where = absl::StrCat("in operation ", position.all(), " (", LastOperation(block, position), ")");
   }
+  if (block.left.load() != RankBlock::kLeftInOrder) {
+    return absl::UnavailableError(absl::StrCat(Describe(rank), " has died ", where));
+  }
   if (block.messages.failed.load() != 0) {
     return absl::UnavailableError(absl::StrCat(Describe(rank), " has stopped after an error ", where));
   }
-  if (block.left.load() == RankBlock::kLeftInOrder) {
-    return absl::UnavailableError(
-        absl::StrCat(Describe(rank), " has left the group ", where, " and will not take part"));
-  }
-  return absl::UnavailableError(absl::StrCat(Describe(rank), " has died ", where));
+  return absl::UnavailableError(absl::StrCat(Describe(rank), " has left the group ", where, " and will not take part"));
 }
 
 // Returns the error for a peer that has stopped after an error while all processes are alive. If one of the last two

@@ -54,6 +54,30 @@ TEST(GroupWait, SignalsDoNotMakeARankDead) {
   EXPECT_FALSE(waiter.IsAlive(1));
 }
 
+TEST(GroupWait, ARankThatIsKilledAfterAnErrorOfMessagesHasDied) {
+  const TestFolder folder;
+  const auto control = ControlFile::Create(folder.path() + "/control", 2);
+  ASSERT_TRUE(control.ok()) << control.status();
+  const pid_t child = fork();
+  if (child == 0) {
+    while (true) pause();
+  }
+  RankBlock& killed = (*control)->rank(1);
+  (*control)->rank(0).pid = getpid();
+  killed.pid = child;
+  killed.messages.failed = 1;
+  GroupWaiter waiter(control->get(), 0, /*exclusive=*/false);
+  EXPECT_EQ(waiter.WatchPeers(), absl::OkStatus());
+  EXPECT_EQ(waiter.CheckPeer(1), absl::OkStatus()) << "the rank may continue with operations on mapped memory";
+  kill(child, SIGKILL);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_THAT(std::string(waiter.CheckPeer(1).message()), HasSubstr("has died"));
+  killed.left = RankBlock::kLeftInOrder;
+  EXPECT_THAT(std::string(waiter.CheckPeer(1).message()), HasSubstr("has stopped after an error"));
+  killed.messages.failed = 0;
+  EXPECT_THAT(std::string(waiter.CheckPeer(1).message()), HasSubstr("has left the group"));
+}
+
 TEST(GroupWait, RanksHaveOneOrderIfNeitherIsAheadInOneKindAndBehindInTheOther) {
   EXPECT_TRUE(AreInOneOrder({3, 5}, {3, 5}));
   EXPECT_TRUE(AreInOneOrder({3, 5}, {4, 5}));
