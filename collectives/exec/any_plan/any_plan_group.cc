@@ -60,9 +60,9 @@ absl::Status AnyPlanGroup::PrepareMessages(const CollectiveSpec& spec, const std
     record.End();
   } else {
     record.Fail();
+    messages_status_.Update(status);
   }
   record.Remove(word);
-  messages_status_.Update(status);
   return status;
 }
 

@@ -147,6 +147,15 @@ TEST(AnyPlanGroup, ShrinkAfterAnErrorOfMessagesIsRefusedOnEveryRankIfNoRankHasDi
   });
 }
 
+TEST(AnyPlanGroup, ShrinkAfterARefusedPlanFindsNoError) {
+  FilesAfterRanksOfHost([&](AnyPlanGroup* group) {
+    const absl::Status refused =
+        group->Prepare(MakeSpec(CollectiveKind::kAllReduce, kRanksOfHost + 1, 6), kRingPlan).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+    EXPECT_THAT(std::string(group->Shrink().status().message()), HasSubstr("found a group without an error"));
+  });
+}
+
 // Rank 1 cannot listen on an address that is not on loopback, because there is no folder in which the ranks meet. If
 // another rank gives up early, the third one may wait for it instead of rank 1.
 TEST(AnyPlanGroup, ARankThatCannotJoinTheOthersHasStoppedAfterAnError) {
