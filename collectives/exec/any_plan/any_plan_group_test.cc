@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "absl/strings/match.h"
 #include "base/file_system.h"
 #include "collectives/exec/testing/group_fixture.h"
@@ -65,6 +68,10 @@ TEST(AnyPlanGroup, PlansOfBothKindsRunInTurn) {
       ASSERT_EQ(RunSumOfRanks(group, **messages, 5000), absl::OkStatus());
       ASSERT_EQ(group->Barrier(), absl::OkStatus());
     }
+    const RankBlock& self = group->mapped().control()->rank(group->mapped().rank());
+    const auto is_used = [](const OperationRecord& record) { return record.operation.load() != 0; };
+    EXPECT_EQ(std::count_if(std::begin(self.records), std::end(self.records), is_used), 1 + 20 * 3)
+        << "the preparation and 20 times three operations have records of their own";
   });
   EXPECT_EQ(files, 0);
 }

@@ -98,6 +98,8 @@ struct RankBlock {
   std::atomic<uint32_t> left = 0;  // kLeftInOrder or kLeftAfterError if the rank has stopped taking part, otherwise 0.
   SharedWindow windows[kWindows];
   char texts[kTexts][kTextBytes] = {};
+  // The last operations of the rank. Operation k is in records[k % kRecords]. Operations on mapped memory and with
+  // messages are numbered together, from 1.
   OperationRecord records[kRecords];
   uint64_t start_ticks = 0;  // StartOfProcess(pid), or 0 if it is unknown.
   MessageOperations messages;

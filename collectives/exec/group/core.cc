@@ -213,7 +213,8 @@ void GroupCore::Finish() { control_.rank(rank_).finished.store(sequence_, std::m
 // Announces the operation. The payload of the entry must have been written before.
 void GroupCore::Enter(const GroupLaunch& launch, uint64_t sequence) {
   RankBlock& self = control_.rank(rank_);
-  OperationRecord& record = self.records[sequence % RankBlock::kRecords];
+  const uint64_t messages = self.messages.entered.load(std::memory_order_relaxed);
+  OperationRecord& record = self.records[(sequence + messages) % RankBlock::kRecords];
   record.operation.store(launch.word, std::memory_order_relaxed);
   record.ticks.store(CpuTicks(), std::memory_order_relaxed);
   if (!launch.note.empty()) std::memcpy(self.notes[sequence % 2], launch.note.data(), launch.note.size());

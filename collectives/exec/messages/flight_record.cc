@@ -36,12 +36,13 @@ void FlightRecord::Fail() {
 
 void FlightRecord::Begin(uint64_t word) {
   ++sequence_;
-  OperationRecord& record = self().records[sequence_ % RankBlock::kRecords];
+  const uint64_t mapped = EnteredOnMemory(self());
+  OperationRecord& record = self().records[(sequence_ + mapped) % RankBlock::kRecords];
   record.operation.store(word, std::memory_order_relaxed);
   record.ticks.store(CpuTicks(), std::memory_order_relaxed);
   MessageOperations& messages = self().messages;
   messages.operation.store(word, std::memory_order_relaxed);
-  messages.after.store(EnteredOnMemory(self()), std::memory_order_relaxed);
+  messages.after.store(mapped, std::memory_order_relaxed);
   messages.entered.store(sequence_, std::memory_order_release);
 }
 
