@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <latch>
 #include <random>
 #include <thread>
 
@@ -166,9 +167,11 @@ TEST_F(HostCacheTest, AProcessThatWritesNothingRemovesNothing) {
 TEST_F(HostCacheTest, NoReaderWritesBeforeTheSpaceIsMeasured) {
   const auto cache = *HostCache::Open(folder_, {256 * kMiB, /*min_free_bytes=*/INT64_MAX, /*max_wait_ms=*/60'000});
   for (int i = 0; i < 1000; ++i) std::ofstream(PathOf(std::to_string(i)));  // Measuring them takes some time.
+  constexpr int kReaders = 4;
   std::atomic<int> stored = 0;
+  std::latch ready(kReaders);
   std::vector<std::thread> readers;
-  for (uint64_t blob = 0; blob < 4; ++blob) {
+  for (uint64_t blob = 0; blob < kReaders; ++blob) {
     readers.emplace_back([&, blob] {
       const std::string bytes = RandomBytes(blob, 1000);
       const auto source = std::make_shared<Source>(&bytes);
@@ -176,7 +179,9 @@ TEST_F(HostCacheTest, NoReaderWritesBeforeTheSpaceIsMeasured) {
         stored += is_stored ? 1 : 0;
         return source;
       };
-      EXPECT_EQ(*ReadString(**cache->OpenBlob(Sha256Hex(bytes), open_source), 0, 1000), bytes);
+      const std::shared_ptr<RangeReader> reader = *cache->OpenBlob(Sha256Hex(bytes), open_source);
+      ready.arrive_and_wait();  // The reads, the first of which measures the space, begin at the same time.
+      EXPECT_EQ(*ReadString(*reader, 0, 1000), bytes);
     });
   }
   for (std::thread& reader : readers) reader.join();
