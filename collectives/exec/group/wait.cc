@@ -133,7 +133,8 @@ absl::Status GroupWaiter::Disagreement(absl::string_view own, int peer, absl::st
 }
 
 // A rank that waits in mapped memory may wait for a rank that waits for messages of this rank, or the other way round.
-// Neither of them would see an operation that differs from its own.
+// Neither of them would see an operation that differs from its own. The order is checked after the presence of the
+// rank, which may have left because of the order.
 absl::Status GroupWaiter::CheckOrder(int rank) const {
   const RankBlock &self = control_->rank(rank_), &block = control_->rank(rank);
   const std::optional<RankPosition> own = PositionOf(self), theirs = PositionOf(block);
@@ -151,18 +152,20 @@ absl::Status GroupWaiter::CheckPeers() {
   const uint64_t current = EnteredOnMemory(control_->rank(rank_));
   for (int rank = 0; rank < std::ssize(process_handles_); ++rank) {
     if (rank == rank_) continue;
-    XLAD_RETURN_IF_ERROR(CheckOrder(rank));
     // A peer that finished the current operation has done its part, even if its process has ended since.
-    if (control_->rank(rank).finished.load(std::memory_order_acquire) >= current) continue;
-    XLAD_RETURN_IF_ERROR(CheckPresence(rank));
+    const bool has_finished = control_->rank(rank).finished.load(std::memory_order_acquire) >= current;
+    const absl::Status presence = has_finished ? absl::OkStatus() : CheckPresence(rank);
+    XLAD_RETURN_IF_ERROR(CheckOrder(rank));
+    XLAD_RETURN_IF_ERROR(presence);
   }
   return absl::OkStatus();
 }
 
 absl::Status GroupWaiter::CheckPeer(int rank) {
   if (rank == rank_) return absl::OkStatus();
+  const absl::Status presence = CheckPresence(rank);
   XLAD_RETURN_IF_ERROR(CheckOrder(rank));
-  return CheckPresence(rank);
+  return presence;
 }
 
 // Unavailable if another rank has died, left or stopped after an error.
