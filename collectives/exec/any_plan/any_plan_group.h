@@ -6,7 +6,8 @@
 // for their messages. Both groups use one control file, so `xlad comm why` shows both kinds of operations.
 //
 // Threads and errors are those of the two groups. An error in mapped memory, unless it is InvalidArgument, also ends
-// the MessageGroup. After an error of messages, mapped memory can still be used.
+// the MessageGroup. After an error of messages, mapped memory can still be used, unless a rank that had not noticed the
+// error has already entered its next operation on mapped memory.
 #pragma once
 
 #include <memory>

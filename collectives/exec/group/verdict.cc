@@ -16,7 +16,8 @@ RankPosition ReadPosition(const RankBlock& block) {
   for (int i = 0; i < kTries; ++i) {
     if (const auto position = PositionOf(block)) return *position;
   }
-  return {EnteredOnMemory(block), block.messages.entered.load(), block.messages.failed.load() != 0};
+  const uint64_t mapped = EnteredOnMemory(block), failed = block.messages.failed.load();
+  return {mapped, block.messages.entered.load(), failed != 0 && mapped >= failed};
 }
 
 RankState ReadRank(const RankBlock& block, const std::function<ProcessState(int64_t, uint64_t)>& state_of) {
