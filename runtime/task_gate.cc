@@ -95,7 +95,7 @@ bool TaskGate::StopAt(int64_t step) {
 
 bool TaskGate::CheckpointAt(int64_t step) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (begun_ > step) return checkpoints_.contains(step);
+  if (begun_ > step) return step > skipped_ && checkpoints_.contains(step);
   // Checkpoints before the slowest device's step have been saved.
   checkpoints_.erase(checkpoints_.begin(), checkpoints_.lower_bound(FinishedByAll()));
   checkpoints_.insert(step);

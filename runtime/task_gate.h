@@ -76,7 +76,8 @@ class TaskGate {
   // needs.
   bool StopAt(int64_t step);
   // Makes the devices save the state before `step`. Returns false if a device has begun this step, except after an
-  // earlier call for this step that returned true: the coordinator repeats its requests when a worker reconnects.
+  // earlier call for this step that returned true, if no later call of SkipSave or GiveUpSave has made the save
+  // unnecessary: the coordinator repeats its requests when a worker reconnects.
   bool CheckpointAt(int64_t step);
   // Whether all devices of this worker have stopped before `step`.
   bool IsStoppedAt(int64_t step) const;

@@ -222,6 +222,16 @@ TEST(TaskGate, SavesByThePolicyAndByRequest) {
   EXPECT_EQ(gate.Begin(1, 13), Decision::kSave) << "this device has not saved step 13 yet";
 }
 
+TEST(TaskGate, ARepeatedRequestIsRefusedIfTheSaveWasSkipped) {
+  TaskGate gate({.end_step = 40}, 1);
+  gate.Lease(40);
+  EXPECT_TRUE(gate.CheckpointAt(13));
+  EXPECT_EQ(gate.Begin(0, 13), Decision::kSave);
+  gate.SkipSave(0, 13);
+  EXPECT_EQ(gate.Begin(0, 13), Decision::kRun);
+  EXPECT_FALSE(gate.CheckpointAt(13)) << "no device saves this state";
+}
+
 TEST(TaskGate, ACheckpointReachesADeviceThatWaitsForItsLease) {
   TaskGate gate({.end_step = 10}, 1);
   std::atomic<bool> saves = false;
