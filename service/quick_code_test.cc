@@ -150,6 +150,28 @@ TEST_F(QuickCodeTest, ASecondBuildThatTheMachineCannotMakeIsRepeated) {
   EXPECT_THAT(Receivers("optimized"), ElementsAre(1, 2));
 }
 
+TEST_F(QuickCodeTest, APauseBeforeASecondBuildDoesNotDelayTheBuildForAnotherMesh) {
+  const std::string job = StartedJob();
+  const absl::Status error = absl::AbortedError("the disk is full");
+  for (const int64_t pause_ms : {1000, 2000}) {
+    Optimized(cluster_.optimizings.back(), error);
+    cluster_.RunFor(pause_ms + 200, {1, 2});
+  }
+  ASSERT_THAT(cluster_.optimizings, SizeIs(3));
+  Optimized(cluster_.optimizings.back(), error);  // The next pause lasts 4 s.
+  ResizeJobRequest request;
+  request.set_job_id(job);
+  *request.add_mesh() = cluster_.Spec(2).mesh(0);
+  cluster_.Do([&](CoordinatorCore& c) { EXPECT_TRUE(c.Resize(request).ok()); });
+  cluster_.Fail(1, job, 3, absl::UnavailableError("lost"), "");
+  cluster_.RunFor(2000, {1, 2});
+  ASSERT_THAT(cluster_.builds, SizeIs(2));
+  Built("smaller", /*quick=*/true);
+  cluster_.Start(job, {1});
+  cluster_.Advance(100);
+  EXPECT_THAT(cluster_.optimizings, SizeIs(4)) << "the pause was that of the old program";
+}
+
 TEST_F(QuickCodeTest, TrainingContinuesIfTheSecondBuildFails) {
   const std::string job = StartedJob();
   Optimized(cluster_.optimizings.back(), absl::ResourceExhaustedError("the build needs more memory"));

@@ -266,12 +266,13 @@ void JobMachine::StopBuilds(const JobId& id) {
   building_.erase(id);
   optimizing_.erase(id);
   quick_.erase(id);
+  delayed_optimizations_.erase(id);
   context_.effects.actions.push_back(StopBuild{id});
 }
 
-int64_t JobMachine::DelayBuild(const JobId& id, const std::string& error) {
+int64_t JobMachine::DelayBuild(const JobId& id, const std::string& error, DelayedBuilds* delayed_builds) const {
   LogWarn("a program could not be built and is built again later", {{"job", id.str()}, {"error", error}});
-  DelayedBuild& delayed = delayed_builds_[id];
+  DelayedBuild& delayed = (*delayed_builds)[id];
   ++delayed.failures;
   // RetryPauseMs returns no pause for the first failure. Builds pause after their first failure, too.
   const int64_t pause_ms = RetryPauseMs(context_.options, delayed.failures + 1);
@@ -279,13 +280,13 @@ int64_t JobMachine::DelayBuild(const JobId& id, const std::string& error) {
   return pause_ms;
 }
 
-bool JobMachine::IsBuildDelayed(const JobId& id) const {
-  const auto delayed = delayed_builds_.find(id);
-  return delayed != delayed_builds_.end() && context_.now_ns < delayed->second.from_ns;
+bool JobMachine::IsDelayed(const JobId& id, const DelayedBuilds& delayed_builds) const {
+  const auto delayed = delayed_builds.find(id);
+  return delayed != delayed_builds.end() && context_.now_ns < delayed->second.from_ns;
 }
 
 void JobMachine::BuildAgainLater(Job* job, const std::string& error) {
-  const int64_t pause_ms = DelayBuild(job->id, error);
+  const int64_t pause_ms = DelayBuild(job->id, error, &delayed_builds_);
   SetReason(job, absl::StrCat("its program could not be built: ", error, "; the next try begins after a pause of ",
                               pause_ms, " ms"));
   context_.runnable.push_back(job->id);
@@ -296,6 +297,7 @@ void JobMachine::OnEnded(const JobId& id) {
   if (optimizing_.contains(id)) StopBuilds(id);
   building_.erase(id);
   delayed_builds_.erase(id);
+  delayed_optimizations_.erase(id);
   quick_.erase(id);
   refused_since_ns_.erase(id);
   const Job* job = context_.jobs.Find(id);

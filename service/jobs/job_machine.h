@@ -146,9 +146,15 @@ class JobMachine {
   Outcome Place(Job* job);
   Outcome PlaceSession(Job* job);
   Outcome Build(Job* job);
+  // A build that the coordinator's machine could not make: how often in a row, and when the next one may start.
+  struct DelayedBuild {
+    int64_t failures = 0;
+    int64_t from_ns = 0;
+  };
+  using DelayedBuilds = std::map<JobId, DelayedBuild>;
   // Starts a pause before the job's next build. Returns its length in ms, which grows with each failure in a row.
-  int64_t DelayBuild(const JobId& id, const std::string& error);
-  bool IsBuildDelayed(const JobId& id) const;
+  int64_t DelayBuild(const JobId& id, const std::string& error, DelayedBuilds* delayed_builds) const;
+  bool IsDelayed(const JobId& id, const DelayedBuilds& delayed_builds) const;
   // Repeats the build for which the job waits after a pause.
   void BuildAgainLater(Job* job, const std::string& error);
   bool MayBeQuick(const Job& job) const;
@@ -169,13 +175,9 @@ class JobMachine {
 
   Context& context_;
   AttemptMachine& attempts_;
-  std::set<JobId> building_;    // Jobs whose builds are running or queued.
-  // Jobs whose builds could not be made: how often in a row, and when the next build may start.
-  struct DelayedBuild {
-    int64_t failures = 0;
-    int64_t from_ns = 0;
-  };
-  std::map<JobId, DelayedBuild> delayed_builds_;
+  std::set<JobId> building_;             // Jobs whose builds are running or queued.
+  DelayedBuilds delayed_builds_;         // The builds for which jobs wait.
+  DelayedBuilds delayed_optimizations_;  // The builds of optimized code, for which no job waits.
   // By job: the quick executable whose optimized code is being built.
   std::map<JobId, std::string> optimizing_;
   std::set<JobId> quick_;       // Jobs with a quick executable whose optimized code must still be built.

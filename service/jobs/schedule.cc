@@ -190,7 +190,7 @@ JobMachine::Outcome JobMachine::TryJob(Job* job) {
 // Starts the build if the registered workers determine the targets of the program.
 JobMachine::Outcome JobMachine::Build(Job* job) {
   if (building_.contains(job->id)) return Outcome::kWaitsForEvent;
-  if (IsBuildDelayed(job->id)) {
+  if (IsDelayed(job->id, delayed_builds_)) {
     WakeAt(delayed_builds_.at(job->id).from_ns);
     return Outcome::kWaitsForEvent;
   }
@@ -198,6 +198,7 @@ JobMachine::Outcome JobMachine::Build(Job* job) {
   if (targets.empty()) return HasEnded(*job) ? Outcome::kDone : Outcome::kWaitsForWorkers;
   if (optimizing_.contains(job->id)) StopBuilds(job->id);
   quick_.erase(job->id);
+  delayed_optimizations_.erase(job->id);
   building_.insert(job->id);
   context_.jobs.SetState(job, COMPILING);
   job->since_unix_ns = context_.wall_ns;
@@ -218,7 +219,7 @@ bool JobMachine::MayBeQuick(const Job& job) const {
 void JobMachine::StartOptimizations() {
   std::erase_if(quick_, [&](const JobId& id) {
     const Job& job = *context_.jobs.Find(id);
-    if (job.state == STARTING || IsBuildDelayed(id)) return false;
+    if (job.state == STARTING || IsDelayed(id, delayed_optimizations_)) return false;
     optimizing_[id] = job.executable_digest;
     context_.effects.actions.push_back(StartOptimizing{id, job.executable_digest, job.mesh});
     return true;
@@ -548,11 +549,11 @@ void JobMachine::OnOptimized(const StartOptimizing& request, const absl::StatusO
   Job* job = context_.jobs.Find(request.job);
   if (job == nullptr || HasEnded(*job) || job->executable_digest != request.executable_digest) return;
   if (absl::IsAborted(built.status())) {
-    DelayBuild(request.job, std::string(built.status().message()));
+    DelayBuild(request.job, std::string(built.status().message()), &delayed_optimizations_);
     quick_.insert(request.job);
     return;
   }
-  delayed_builds_.erase(request.job);
+  delayed_optimizations_.erase(request.job);
   JobEvent event = context_.NewEvent(request.job);
   const absl::Status status = built.ok() ? CheckSameCompiler(*job, built->compiler) : built.status();
   if (!status.ok()) {
