@@ -45,6 +45,37 @@ TEST(Scheduling, ABuildThatTheMachineCannotMakeIsRepeated) {
   EXPECT_EQ(cluster.Status(job).state(), STARTING);
 }
 
+// The executable cannot be read, and the disk is full, so that it cannot be built either.
+TEST(Scheduling, AnExecutableIsNotReadAgainDuringThePauseBeforeItsBuild) {
+  Cluster cluster;
+  cluster.Register(1, "a");
+  const std::string job = cluster.Submit(4);
+  cluster.Built();
+  cluster.Restart();
+  cluster.Register(1, "a");
+  cluster.Advance(1000);
+  const auto fail_to_read = [&] {
+    cluster.Do([](CoordinatorCore& c) { c.OnPlanLoaded("digest", absl::DataLossError("damaged")); });
+  };
+  ASSERT_EQ(cluster.loads.size(), 1u);
+  fail_to_read();
+  ASSERT_EQ(cluster.builds.size(), 2u);
+  const StartBuild build = cluster.builds.back();
+  const absl::Status error = absl::AbortedError("the disk is full");
+  cluster.Do([&](CoordinatorCore& c) { c.OnBuilt(build.job, build.mesh, error); });
+  cluster.RunFor(800, {1});
+  EXPECT_EQ(cluster.loads.size(), 1u);
+  EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("the disk is full; the next try begins after a pause of 1000 ms"));
+  cluster.RunFor(400, {1});
+  ASSERT_EQ(cluster.loads.size(), 2u);
+  fail_to_read();
+  ASSERT_EQ(cluster.builds.size(), 3u);
+  cluster.Built();
+  EXPECT_EQ(cluster.Status(job).reason(), "waits for 4 devices, the workers have 2");
+  cluster.Register(2, "b");
+  EXPECT_EQ(cluster.Status(job).state(), STARTING);
+}
+
 TEST(Scheduling, TheResultOfABuildForAnEarlierMeshIsIgnored) {
   Cluster cluster;
   cluster.Register(1, "a");

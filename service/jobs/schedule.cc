@@ -398,6 +398,7 @@ JobMachine::Outcome JobMachine::Place(Job* job) {
   if (job->is_quick && !MayBeQuick(*job)) return Build(job);
   const auto plan = context_.plans.find(job->executable_digest);
   if (plan == context_.plans.end()) {
+    if (IsDelayed(job->id, delayed_builds_)) return Build(job);  // The executable is not read again during the pause.
     std::vector<JobId>& waiting = loading_[job->executable_digest];
     if (waiting.empty()) context_.effects.actions.push_back(LoadPlan{job->executable_digest});
     waiting.push_back(job->id);
