@@ -11,13 +11,15 @@ from harness import OWN_EXAMPLES, Cluster, folder, xlad
 
 class Chaos(unittest.TestCase):
     def chaos(self, job, *args):
-        code, out, err = xlad("chaos", job, "--workers", 2, "--seed", 5, "--format", "json", *args)
+        # With the kinds and the period of the first test, this seed kills attempts 1.1, 3.3 and 8.1 s after the start,
+        # while the coordinator runs, and the coordinator after 5.7 and 10.9 s.
+        code, out, err = xlad("chaos", job, "--workers", 2, "--seed", 1800, "--format", "json", *args)
         self.assertEqual(code, 0, out + err)
         return json.loads(out)
 
     def test_killed_processes_cost_steps_but_no_results(self):
         with folder() as where:
-            report = self.chaos(OWN_EXAMPLES / "spiral_mlp", "--steps", 2000, "--period", 1.5, "--data", where,
+            report = self.chaos(OWN_EXAMPLES / "spiral_mlp", "--steps", 2000, "--period", 2, "--data", where,
                                 "--faults", "kill-attempt,kill-coordinator")
             self.check_starts(where / "disturbed")
         self.assertEqual(report["mesh"], "dp=8", "the first mesh of the manifest with axes")
@@ -38,16 +40,17 @@ class Chaos(unittest.TestCase):
         self.assertGreater(report["goodput"], 0, report)
 
     def check_starts(self, where):
-        """Checks in the log of the job that its attempts start from checkpoints. A coordinator that is away for some
-        seconds commits none, so the number of repeated steps has no useful limit."""
+        """Checks in the log of the job that each attempt starts from the newest checkpoint of that time. A coordinator
+        that is away for some seconds commits none, so the number of repeated steps has no useful limit."""
         with contextlib.closing(Cluster(where, workers=0, devices=1)) as made:
             events = made.events(made.ps()[0]["id"])
-        starts = [event["step"] for event in events if event["kind"] == "placed"]
-        ends = [event.get("step", 0) for event in events if event["kind"] == "attempt_ended"]
-        self.assertEqual(starts, sorted(starts), "an attempt started from an older checkpoint than the one before it")
-        # There is a checkpoint every 10 steps, so an attempt that has run 500 steps has left one.
-        if any(end - start >= 500 for start, end in zip(starts[:-1], ends)):
-            self.assertGreater(starts[-1], 0, "no attempt started from a checkpoint")
+        self.assertIn("placed", [event["kind"] for event in events])
+        newest = 0  # After a minute, the coordinator removes old checkpoints from the log, so this may be too small.
+        for event in events:
+            if event["kind"] == "checkpoint":
+                newest = event["step"]
+            elif event["kind"] == "placed":
+                self.assertGreaterEqual(event["step"], newest, event["text"])
 
     @unittest.skipUnless("XLAD_EXAMPLES" in os.environ, "XLAD_EXAMPLES is not set")
     def test_a_job_without_a_mesh_of_one_axis_dp(self):
