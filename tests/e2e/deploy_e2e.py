@@ -511,15 +511,17 @@ class Slurm(unittest.TestCase):
 
     def test_the_batch_script_is_requeued_if_its_coordinator_is_asked_to_stop(self):
         """Slurm does so if it signals all processes and not only the first one of a task."""
-        def stop(batch, said):
-            wait_for(lambda: said("waits for 8 devices, the workers have 4"), "the job to wait")
-            self.kill(batch, b"coordinator", signal.SIGTERM)
+        for job, words in (((OWN_EXAMPLES / "spiral_mlp", "--mesh", "dp=8"), "waits for 8 devices, the workers have 4"),
+                           ((), 'worker registered","worker":"slurm-4711-0"')):
+            def stop(batch, said, words=words):
+                wait_for(lambda: said(words), words)
+                self.kill(batch, b"coordinator", signal.SIGTERM)
 
-        with folder() as where:
-            code, text = self.exit_code(where, OWN_EXAMPLES / "spiral_mlp", "--mesh", "dp=8", act=stop)
-            self.assertEqual(code, 75, text)
-            self.assertIn("the coordinator has ended with 0", text)
-            self.assertTrue(self.asked_to_be_requeued(where), text)
+            with self.subTest(job=job), folder() as where:
+                code, text = self.exit_code(where, *job, act=stop)
+                self.assertEqual(code, 75, text)
+                self.assertIn("the coordinator has ended with 0", text)
+                self.assertTrue(self.asked_to_be_requeued(where), text)
 
     def test_the_batch_script_without_a_job_is_requeued_if_a_process_is_killed(self):
         for killed in (b"worker", b"coordinator"):
