@@ -151,8 +151,8 @@ TEST(ProductKernel, TextIsReadable) {
     EXPECT_TRUE(absl::StrContains(text, line)) << line << "\n" << text;
   }
   EXPECT_EQ(ScheduleText(DefaultSchedule(kernel, 1)), kDotSchedule);
-  // If one operand is thin, the lanes of a vector are lines of this operand, and the other operand is read in place. But
-  // if the elements of a line of the other operand are not neighbors, the lanes are lines of the other operand.
+  // If one operand is thin, the lanes of a vector are lines of this operand, and the other operand is read in place.
+  // But if the elements of a line of the other operand are not neighbors, the lanes are lines of the other operand.
   const auto thin = [](const std::string& lhs, const std::string& rhs, const std::string& product) {
     const auto depth = [](const std::string& shape) { return absl::StrContains(shape, "[9,") ? "0" : "1"; };
     const auto program =

@@ -416,8 +416,8 @@ TEST_F(SqliteJobLogTest, TheCauseOfAFileThatCannotBeOpenedIsNamed) {
   EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("database file: No such file or directory; remove"));
 }
 
-// In the child processes, the size of files is limited. The first write beyond the limit kills the child, or fails as on
-// a full disk.
+// In the child processes, the size of files is limited. The first write beyond the limit kills the child, or fails as
+// on a full disk.
 TEST_F(SqliteJobLogTest, AMigrationThatIsKilledOrFailsAnywhereLosesNothing) {
   constexpr int kEvents = 60;
   {

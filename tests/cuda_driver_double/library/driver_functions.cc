@@ -12,6 +12,11 @@
 
 namespace xlad::runtime::cuda {
 
+// A function whose parameters differ from driver_api.h does not compile.
+#define XLAD_DECLARE(name, parameters) extern "C" __attribute__((visibility("default"))) Result name parameters;
+XLAD_CUDA_FUNCTIONS(XLAD_DECLARE)
+#undef XLAD_DECLARE
+
 struct PoolObject {};
 struct ContextObject {
   int users = 0;       // The calls of cuDevicePrimaryCtxRetain without one of cuDevicePrimaryCtxRelease.
@@ -21,11 +26,6 @@ struct EventObject {
   std::shared_ptr<cuda_double::EventState> state = std::make_shared<cuda_double::EventState>();
 };
 
-// A function whose parameters differ from driver_api.h does not compile.
-#define XLAD_DECLARE(name, parameters) extern "C" __attribute__((visibility("default"))) Result name parameters;
-XLAD_CUDA_FUNCTIONS(XLAD_DECLARE)
-#undef XLAD_DECLARE
-
 namespace {
 
 using cuda_double::DriverDouble;
@@ -34,11 +34,11 @@ using cuda_double::WindowMemory;
 // The primary contexts, by device. A context is destroyed with the last call of cuDevicePrimaryCtxRelease.
 std::mutex context_mutex;
 auto& contexts = *new std::map<DeviceId, ContextObject>();
-// The current context of the thread.
-thread_local struct {
+struct CurrentContext {
   const ContextObject* context = nullptr;
   int64_t number = 0;
-} current;
+};
+thread_local CurrentContext current;  // That of the thread.
 
 PoolObject the_pool;
 
