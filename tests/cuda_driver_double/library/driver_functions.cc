@@ -34,11 +34,12 @@ using cuda_double::WindowMemory;
 // The primary contexts, by device. A context is destroyed with the last call of cuDevicePrimaryCtxRelease.
 std::mutex context_mutex;
 auto& contexts = *new std::map<DeviceId, ContextObject>();
+// The current context of a thread.
 struct CurrentContext {
   const ContextObject* context = nullptr;
   int64_t number = 0;
 };
-thread_local CurrentContext current;  // That of the thread.
+thread_local CurrentContext current;
 
 PoolObject the_pool;
 
