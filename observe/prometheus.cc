@@ -12,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "base/file_system.h"
+#include "base/process/process_state.h"
 #include "base/status.h"
 
 namespace xlad::observe {
@@ -30,18 +31,15 @@ std::string Number(double value) {
 
 // The start of this process in seconds since 1970, or 0 if /proc does not have it.
 double StartSeconds() {
-  const auto stat = RealFileSystem().Read("/proc/self/stat");
+  const uint64_t ticks = StartOfProcess(getpid());
   const auto machine = RealFileSystem().Read("/proc/stat");
-  if (!stat.ok() || !machine.ok()) return 0;
-  const std::vector<std::string> fields = absl::StrSplit(stat->substr(stat->rfind(')') + 1), ' ', absl::SkipEmpty());
-  constexpr size_t kStartTime = 19;
-  const size_t boot = machine->find("\nbtime ");
-  double ticks = 0, boot_seconds = 0;
-  if (fields.size() <= kStartTime || boot == std::string::npos || !absl::SimpleAtod(fields[kStartTime], &ticks) ||
+  const size_t boot = machine.ok() ? machine->find("\nbtime ") : std::string::npos;
+  double boot_seconds = 0;
+  if (ticks == 0 || boot == std::string::npos ||
       !absl::SimpleAtod(machine->substr(boot + 7, machine->find('\n', boot + 7) - boot - 7), &boot_seconds)) {
     return 0;
   }
-  return boot_seconds + ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+  return boot_seconds + static_cast<double>(ticks) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
 }  // namespace
