@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "base/testing/test_folder.h"
 
@@ -22,20 +23,35 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+// Rank 0 is this process, and rank 1 a child process that waits until it is killed.
+class GroupOfTwo : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto control = ControlFile::Create(folder_.path() + "/control", 2);
+    ASSERT_TRUE(control.ok()) << control.status();
+    control_ = *std::move(control);
+    child_ = fork();
+    if (child_ == 0) {
+      while (true) pause();
+    }
+    control_->rank(0).pid = getpid();
+    control_->rank(1).pid = child_;
+  }
+  void KillRank1() {
+    kill(child_, SIGKILL);
+    ASSERT_EQ(waitpid(child_, nullptr, 0), child_);
+  }
+
+  const TestFolder folder_;
+  std::unique_ptr<ControlFile> control_;
+  pid_t child_ = -1;
+};
+
 std::atomic<int> alarms = 0;
 
 // A signal that arrives during poll makes it fail, which says nothing about the process.
-TEST(GroupWait, SignalsDoNotMakeARankDead) {
-  const TestFolder folder;
-  const auto control = ControlFile::Create(folder.path() + "/control", 2);
-  ASSERT_TRUE(control.ok()) << control.status();
-  const pid_t child = fork();
-  if (child == 0) {
-    while (true) pause();
-  }
-  (*control)->rank(0).pid = getpid();
-  (*control)->rank(1).pid = child;
-  GroupWaiter waiter(control->get(), 0, /*exclusive=*/false);
+TEST_F(GroupOfTwo, SignalsDoNotMakeARankDead) {
+  GroupWaiter waiter(control_.get(), 0, /*exclusive=*/false);
   ASSERT_TRUE(waiter.WatchPeers().ok());
   struct sigaction action{};
   action.sa_handler = [](int) { ++alarms; };
@@ -49,28 +65,17 @@ TEST(GroupWait, SignalsDoNotMakeARankDead) {
   setitimer(ITIMER_REAL, &never, nullptr);
   sigaction(SIGALRM, &before, nullptr);
   EXPECT_EQ(dead, 0);
-  kill(child, SIGKILL);
-  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  KillRank1();
   EXPECT_FALSE(waiter.IsAlive(1));
 }
 
-TEST(GroupWait, ARankThatIsKilledAfterAnErrorOfMessagesHasDied) {
-  const TestFolder folder;
-  const auto control = ControlFile::Create(folder.path() + "/control", 2);
-  ASSERT_TRUE(control.ok()) << control.status();
-  const pid_t child = fork();
-  if (child == 0) {
-    while (true) pause();
-  }
-  RankBlock& killed = (*control)->rank(1);
-  (*control)->rank(0).pid = getpid();
-  killed.pid = child;
+TEST_F(GroupOfTwo, ARankThatIsKilledAfterAnErrorOfMessagesHasDied) {
+  RankBlock& killed = control_->rank(1);
   killed.messages.failed = 1;
-  GroupWaiter waiter(control->get(), 0, /*exclusive=*/false);
+  GroupWaiter waiter(control_.get(), 0, /*exclusive=*/false);
   EXPECT_EQ(waiter.WatchPeers(), absl::OkStatus());
   EXPECT_EQ(waiter.CheckPeer(1), absl::OkStatus()) << "the rank may continue with operations on mapped memory";
-  kill(child, SIGKILL);
-  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  KillRank1();
   EXPECT_THAT(std::string(waiter.CheckPeer(1).message()), HasSubstr("has died"));
   killed.left = RankBlock::kLeftInOrder;
   EXPECT_THAT(std::string(waiter.CheckPeer(1).message()), HasSubstr("has stopped after an error"));
