@@ -109,7 +109,7 @@ TEST(Slices, EveryKindHasATimeNoLessThanItsBound) {
   }
 }
 
-// More than 1024 slices are not simulated. While the latency of the bound passes, links send nothing.
+// More than 1024 slices are not simulated: the time is the bound. The bound includes a latency, in which no link sends.
 TEST(Slices, LinksOfManySlicesAreBusyExceptDuringTheLatency) {
   const Slice slice = SliceOf("2000xv5e-2x2");
   const GroupTime time = TimeOf(slice, CollectiveKind::kAllGather, 1 << 24, {{2, 2000, 1, false, true}});

@@ -15,7 +15,7 @@ namespace xlad::tensor {
 namespace {
 
 // A routine and the signature of its calls. `signature` has one word per operand, then ">", then one word per result. A
-// word has one letter per dimension, without the batch dimensions, or is "-" if the array has only these.
+// word has a letter for each dimension that is not a batch dimension, or is "-" if the array has only batch dimensions.
 //   letters: equal letters mean equal sizes. After a word with m and n, "k" is min(m, n). After a word with n, "p" is
 //            max(n - 1, 0).
 //   suffix:  ":r" means the real type of a complex call, ":c" the complex type of a real call, and ":i" s32.

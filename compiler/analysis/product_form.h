@@ -5,10 +5,11 @@
 //
 //   result[g, m, n] = sum over k of lhs[g, m, k] * rhs[g, n, k]
 //
-// For a dot, a group is an index of the batch dimensions, a row or column is an index of the free dimensions, and the
-// depth are the contracted dimensions. For a convolution, a group is a feature or batch group, a row is a position of
-// the output's batch and spatial dimensions, a column is an output feature of the group, and the depth are the window
-// positions and the input features of the group. All of these are row-major numbers of the dimensions, in their order.
+// For a dot, a group is an index of the batch dimensions, a row or column is an index of the free dimensions, and a
+// depth is an index of the contracted dimensions. For a convolution, a group is a feature or batch group, a row is an
+// index of the output's batch and spatial dimensions, a column is an output feature of the group, and a depth is an
+// index of the window's dimensions and the input features of the group. An index of several dimensions is the
+// row-major position among their elements.
 #pragma once
 
 #include "hlo/module.h"
@@ -52,7 +53,7 @@ class ProductForm {
   const hlo::Instruction& product_;
   int64_t groups_ = 1, rows_ = 1, columns_ = 1, depth_ = 1;
   Side lhs_group_, lhs_row_, lhs_depth_, rhs_group_, rhs_column_, rhs_depth_;  // Used if the product is a dot.
-  tensor::Dims row_dims_, row_sizes_, depth_sizes_;                           // Used if it is a convolution.
+  tensor::Dims row_dims_, row_sizes_, depth_sizes_;                            // Used if it is a convolution.
 };
 
 }  // namespace xlad::compiler

@@ -48,8 +48,8 @@ bool LooksLikeMlir(absl::string_view text) {
          absl::StartsWith(word, "builtin.") || lexer.Accept("\"builtin.module\"");
 }
 
-// HLO text begins with a word, a name or a shape. If it has nothing but comments, or a comment without end before
-// these, the parser reports the place.
+// Whether the text begins with a word, a name or a shape, apart from comments. Also true if it has only comments, or
+// begins with a comment that does not end, because the parser reports these errors with their place.
 bool BeginsLikeHlo(absl::string_view text) {
   Lexer lexer(text);
   const char first = lexer.Peek();

@@ -66,8 +66,8 @@ class LocalCluster(Cluster):
         return self._process.pid
 
     def _make_room(self, axes: Axes) -> None:
-        """If devices are needed that sessions without running calls hold, moves the arrays of these sessions to this
-        process and closes the sessions. The arrays are moved back when they are used."""
+        """If a request needs devices that are held by sessions without running calls, moves the arrays of these
+        sessions to this process and closes the sessions. The arrays are moved back when they are used."""
         needed = math.prod(axes.values())
         if needed > self.devices:
             raise ValueError(f"found mesh {axes_text(axes)} of {needed} devices, expected at most {self.devices}, the "

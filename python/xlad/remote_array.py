@@ -181,7 +181,7 @@ class RemoteArray:
         self._session.forget(self)
 
     def block_until_ready(self) -> RemoteArray:
-        """Waits until the array is computed, like jax.block_until_ready: fetches it, and stops at the first bytes."""
+        """Waits until the array is computed, like jax.block_until_ready: requests it, and stops at its first bytes."""
         if self._here is None:
             self._session.wait(self.number())
         return self

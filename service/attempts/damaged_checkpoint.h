@@ -24,7 +24,8 @@ bool IsConfirmedDamage(const Job& job);
 // Drops the checkpoint that the latest attempts found damaged, so that the next attempt starts from the one before it.
 // That is a checkpoint of the job itself or, if the job was resumed and has no checkpoint of its own, of the job that
 // it continues. The files of a dropped checkpoint are kept. If there is no older checkpoint, drops nothing, because the
-// damage may lie in what a worker reads, and returns why the job must end. Otherwise returns an empty text.
+// files may be intact and only the workers' reads of them damaged, and returns why the job must end. Otherwise returns
+// an empty text.
 std::string DropDamaged(Context& context, Job* job);
 
 }  // namespace xlad::service

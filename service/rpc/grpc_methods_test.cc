@@ -22,7 +22,7 @@
 namespace xlad::service {
 namespace {
 
-// A call with one request. CheckClient finds that the client has left from its call number `gone_from` on. Before that,
+// A call with one request. Calls of CheckClient return an error, beginning with call number `gone_from`. Before that,
 // the client leaves only if Leave is called.
 class StreamOfAGoneClient final : public CallStream {
  public:
@@ -101,7 +101,7 @@ class StuckWorker final : public Outbox, public SessionWorker::CallbackService {
     return new Unanswered;
   }
 
-  std::function<void()> on_call;  // Called when FreeArrays has arrived. Must be set before.
+  std::function<void()> on_call;  // Called when FreeArrays has arrived. Must be set before FreeArrays is called.
 
  private:
   int port_ = 0;

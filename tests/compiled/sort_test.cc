@@ -124,8 +124,8 @@ TEST(Sort, NetworksAreForShortRowsWithKeys) {
   EXPECT_FALSE(IsNetwork(SortByProgram("compare(a, b), direction=LT, type=TOTALORDER", "f64", "4,40")));
 }
 
-// A tile of a network has 64 bytes of scratch memory for each element of a row. All tiles have at most a quarter of the
-// memory of the array, which here is a byte for each of its elements, unless there are only eight tiles.
+// A tile of a network has 64 bytes of scratch memory for each element of a row. If there are more than eight tiles,
+// they have at most a quarter as much memory as the array. Here, that is one byte for each element of the array.
 TEST(Sort, ScratchOfNetworks) {
   const auto emit = [](int64_t rows) {
     return EmitProgram(SortProgram("u32", absl::StrCat(rows, ",256"), 1), /*wanted_tiles=*/1000).kernel;

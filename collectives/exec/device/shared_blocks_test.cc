@@ -129,7 +129,7 @@ TEST(SharedBlockPool, BlocksAreBoundedByTheLargest) {
     }
     if (keeps) EXPECT_LT(ops.allocated, 62'500);
   }
-  // A device that keeps freed memory gets requests for the sizes that it has.
+  // A device that keeps freed memory can use it again, because blocks are requested in the sizes of earlier blocks.
   EXPECT_EQ((*pool.Get(1, 100, &ops))->bytes, largest);
 }
 

@@ -13,8 +13,9 @@ class DotOperand {
   DotOperand(Elements* elements, const hlo::Instruction& dot, int64_t operand, tensor::Dims lines, int64_t stride);
 
   int64_t lines() const { return tensor::Product(line_.sizes); }
-  // The matrix at these indices of the other dimensions; other indices are ignored. `first` is the part of line 0
-  // of the position in the result (ProductMatrix::place). This object must outlive the matrix.
+  // The matrix at these indices of the other dimensions. The indices of its own dimensions are ignored. `first` is
+  // added to the part of each line in the position of an element of the result (ProductMatrix::place). This object must
+  // outlive the matrix.
   ProductMatrix At(const Values& at, llvm::Value* first) const;
 
  private:

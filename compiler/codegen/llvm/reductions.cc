@@ -93,8 +93,8 @@ class RowIndices {
   llvm::Value* first_ = nullptr;
 };
 
-// Reduces kRowsTogether rows, each in order. There are kept and reduced dimensions: AreReducedTogether requires several
-// rows, and a reduction of several rows without reduced dimensions is one of columns.
+// Reduces kRowsTogether rows, each in order. At least one dimension is kept, because AreReducedTogether requires
+// several rows. At least one is reduced, because otherwise the innermost dimension would be kept (columns).
 void EmitGroupOfRows(Elements& elements, const DimensionSplit& split, const std::vector<Reduction>& reductions,
                      RowIndices& rows, const ReductionSink& sink) {
   Ir& ir = elements.ir();
@@ -337,8 +337,8 @@ bool HasLanes(KernelContext& kernel, const DimensionSplit& split, const std::vec
   });
 }
 
-// Whether a reducer combines tuples, and there are enough rows. Sums and products of floats would have another order in
-// the rows that remain than in groups of rows.
+// Whether a reducer combines tuples, and there are enough rows. Sums and products of floats are excluded, because their
+// order in a group of rows would differ from that in the rows that remain.
 bool AreReducedTogether(KernelContext& kernel, const DimensionSplit& split, const std::vector<Reduction>& reductions) {
   if (!kernel.has_vectors() || kernel.range().thread != nullptr) return false;
   if (tensor::Product(split.Sizes(split.kept)) < kRowsTogether) return false;

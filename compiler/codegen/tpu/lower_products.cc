@@ -59,8 +59,8 @@ std::vector<Pass> PassTable(int passes) {
   return {{0, 2}, {1, 1}, {0, 1}, {2, 0}, {1, 0}, {0, 0}};
 }
 
-// The types of the operands and the result of a product. Operands of integers have 8 bits, so they are numbers of bf16,
-// and the sum of 128 products of them is a number of f32. Such sums become s32, and are added as s32.
+// The types of the operands and the result of a product. Integer operands have 8 bits, so bf16 represents them exactly,
+// and f32 represents the sum of 128 of their products exactly. Such sums are converted to s32 and added as s32.
 struct ProductTypes {
   LloType operands, result;
   bool is_integer() const { return operands == LloType::kS8 || operands == LloType::kU8; }
@@ -105,7 +105,8 @@ class ProductCode {
   }
 
  private:
-  // The results of the previous pass: they are those of the parts that are not the first ones, or may be any.
+  // The results of the previous pass: there was no pass, or its operands were smaller parts than the first ones, or
+  // nothing is known about them.
   enum class Results { kNone, kOfSmallerParts, kAny };
 
   // The tiles of the blocks of the two operands and the result, with the buffers of each.
@@ -165,7 +166,7 @@ class ProductCode {
     for (size_t p = 0; p < passes_.size(); ++p) {
       if (passes_[p].rhs != loaded) EmitWeights(passes_[p].rhs);
       loaded = passes_[p].rhs;
-      // Products of f32 have the costs of their passes alone.
+      // Products of f32 do not replace NaN (FiniteOrZero), so that they cost no more than their passes.
       const bool after_smaller = p > 0 && types_.operands == LloType::kF16;
       EmitRows(passes_[p].lhs, is_first && p == 0 ? Results::kNone
                                : after_smaller    ? Results::kOfSmallerParts
@@ -210,8 +211,8 @@ class ProductCode {
     for (int u = 0; u < units_; ++u) builder_.Push(LloOp::kMSwap, {}, u);
   }
 
-  // A vector with 1 in the rows of tile r that the weights have. The other rows of the tile have not been written to
-  // VMEM.
+  // A vector with 1 in the rows of tile r that are inside the weights. The other rows of the tile have not been written
+  // to VMEM.
   int EmitInside(int r) {
     const ScalarScope scope(&builder_);
     const int first = builder_.NewScalar();

@@ -14,18 +14,18 @@
 namespace xlad::runtime {
 namespace {
 
-// The maximum number of elements of the right operand: if both operands are matrices, and if one is not. Row-major
-// matrices are read in place; the rows of larger matrices are too far apart for the first-level cache.
+// The right operand has at most kMaxInPlace elements if both operands are matrices, otherwise at most kMaxCopied.
+// Row-major matrices are read in place; the rows of larger matrices are too far apart for the first-level cache.
 constexpr int64_t kMaxInPlace = 1 << 16, kMaxCopied = 1 << 18;
 constexpr int64_t kMaxDepth = 1024;  // The largest number of terms of a sum.
 // The largest number of rows of a tile that are copied and multiplied at a time. It is a multiple of the number of rows
 // that the multiplication of attention_kernels.h computes at a time.
 constexpr int64_t kMaxRows = 240;
-// A product has about one tile for each kSmallTileFlops floating-point operations or, if these are more tiles, for each
-// kSmallTileBytes bytes of operands and results. Either takes about 10 microseconds.
+// A product has about one tile for each kSmallTileFlops floating-point operations, or for each kSmallTileBytes bytes of
+// operands and results if that makes more tiles. Either takes about 10 microseconds.
 constexpr double kSmallTileFlops = 1e6, kSmallTileBytes = 2.5e5;
-// The largest number of tiles of a product, and of a product that copies operands. If the batch is split and m or n
-// too, the number of tiles is rounded up to a multiple of the parts of the batch.
+// The largest number of tiles of a product, and of a product that copies operands. If the batch and also m or n are
+// split, the number of tiles is rounded up to a multiple of the number of parts of the batch.
 constexpr int64_t kMaxSmallTiles = 32, kMaxCopyingTiles = 8;
 // The fewest rows and columns of a tile if m or n is split. An element that a tile copies is used at least kMinReuse
 // times.
@@ -235,7 +235,8 @@ void SmallDot::PackRhs(const float* rhs, int64_t column, int64_t columns, float*
   }
 }
 
-// Multiplies with one panel of rhs at a time if it has panels. Their columns are whole panels of every kernel.
+// If rhs has panels, multiplies with one of them at a time. A panel has kPanels columns, a multiple of the width of the
+// panels that the kernel reads.
 void SmallDot::Multiply(TileProduct product) const {
   if (panel_stride_ == 0) return kernels_.multiply(product);
   for (int64_t rest = product.n; rest > 0; rest -= kPanels) {

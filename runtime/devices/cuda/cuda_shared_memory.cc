@@ -9,8 +9,8 @@
 
 namespace xlad::runtime::cuda {
 
-// The name has no GPU, because a GPU can access the memory of most other GPUs of its machine. If it cannot, OpenShared
-// returns an error.
+// The name does not contain the GPU, because a GPU can access the memory of most other GPUs of its machine. If it
+// cannot, OpenShared returns an error.
 std::string CudaStream::shared_memory_name() const {
   const std::string machine = collectives::MachineName();
   return machine.empty() ? "" : absl::StrCat("cuda ", machine);

@@ -143,7 +143,7 @@ void Gpu::Free(DevicePointer address) const {
   has_pools_ ? driver_.cuMemFreeAsync(address, stream_) : driver_.cuMemFree_v2(address);
 }
 
-// Memory of pools has no handles. A handle gives access to whole units of 2 MiB, so nothing else may be in them.
+// Memory from pools has no IPC handles. A handle gives access to whole units of 2 MiB, so nothing else may be in them.
 absl::StatusOr<Gpu::Shared> Gpu::AllocateShared(int64_t bytes) const {
   constexpr int64_t kUnit = 2 << 20;
   if (bytes < 0) return OutOfMemory(bytes, "device");

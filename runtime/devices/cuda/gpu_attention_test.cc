@@ -152,8 +152,8 @@ TEST_F(GpuAttentionTest, NumbersOfProducts) {
   for (const auto& [type, tolerance] : kHalfTypes) {
     const int64_t before = testing::MmaCount();
     Compare(AttentionWriter(s, type).Softmax(-1e30f, 16, false), Operands(s, type), tolerance);
-    // For each of the 2 * 3 blocks of rows: a warp multiplies 32 columns of scores, or 8 features of the result, or 16
-    // columns and 8 features of the sum over rows.
+    // The numbers of products in each of the 2 * 3 blocks of rows. A task of a warp is 32 columns of the scores, 8
+    // features of the result, or 16 columns and 8 features of the sum over rows.
     const int64_t scores = 2 * 4 * 2, rows = 4 * 4, columns = 4 * 3;
     EXPECT_EQ(testing::MmaCount() - before, 2 * 3 * (scores + rows + columns));
   }

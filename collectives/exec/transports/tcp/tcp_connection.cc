@@ -160,7 +160,7 @@ class TcpConnection::Inbox final : public ReceiveLink {
     arrived_.fetch_add(1);
   }
 
-  // Called if the rest of the message that began to arrive last does not arrive.
+  // Called if a message has begun to arrive, but its rest will not arrive.
   void Dropped() { dropped_ = true; }
 
   bool IsFull() {
@@ -423,8 +423,8 @@ absl::Status TcpConnection::OnMessage(const FrameHead& head) {
 
 absl::Status TcpConnection::CheckMessage(const FrameHead& head, Inbox* inbox) const {
   if (head.bytes > static_cast<uint64_t>(options_.max_message_bytes)) {
-    return absl::DataLossError(absl::StrCat("found a message of ", head.bytes, " bytes, expected at most ",
-                                            options_.max_message_bytes));
+    return absl::DataLossError(
+        absl::StrCat("found a message of ", head.bytes, " bytes, expected at most ", options_.max_message_bytes));
   }
   if (inbox->IsFull()) {
     return absl::DataLossError(absl::StrCat("found more messages on channel ", head.channel,

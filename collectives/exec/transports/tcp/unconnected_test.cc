@@ -121,7 +121,7 @@ class UnconnectedTest : public ::testing::Test {
     for (Worker& worker : workers_) worker.data_plane.reset();
   }
 
-  // Returns the error with which a message from `peer` to `device` does not arrive.
+  // Returns the error of `device` when it receives a message from `peer`.
   absl::Status Receive(int device, int peer) {
     const absl::StatusOr<ReceiveLink*> link = workers_[device].fabric->transport(device).OpenReceive(peer, 0);
     return link.ok() ? (*link)->Next().status() : link.status();
@@ -156,7 +156,7 @@ TEST_F(UnconnectedTest, AFailedWorkerTellsAPeerThatWaitsForAnother) {
   WorkerFailsWhileDeviceTwoWaitsFor(1, 0);
 }
 
-// The failed worker may be unable to share memory, as a worker that has no memory left.
+// The failed worker may be unable to share memory, for example because it has no memory left.
 TEST_F(UnconnectedTest, AReasonNeedsNoSharedMemory) {
   TcpOptions options;
   options.requires_shared = true;
