@@ -27,8 +27,8 @@ class Retention {
   // log was reopened, or empty.
   void AfterRecovery(const std::map<JobId, int64_t>& ages);
   void OnEnded(const JobId& id);
-  // Returns how many nanoseconds ago each ended job ended, by the clock of this process. The time before the start of
-  // the process is known only by the Unix time.
+  // Returns how many nanoseconds ago each ended job ended, by the clock of this process. For jobs that ended before the
+  // process started, the Unix times in the log are used.
   std::map<JobId, int64_t> Ages() const;
   // At regular intervals, removes ended jobs that are too old or too many, and requests the deletion of data that is no
   // longer needed.

@@ -200,7 +200,7 @@ TEST(BlockedDot, CandidatesHaveTheSameBits) {
 }
 
 // In f64, no product or sum of the special values of RandomArray overflows. A fused multiply-add does not round its
-// product, so an overflow would be another result than that of the evaluator.
+// product, so its result could differ from the evaluator's if a product overflowed.
 TEST(BlockedDot, SpecialValues) {
   Batch batch;
   for (const int seed : {1, 2, 3}) {

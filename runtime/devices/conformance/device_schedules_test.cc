@@ -249,8 +249,8 @@ class DeviceSchedules : public DeviceConformance {
     }
   }
 
-  // Collectives of all kinds over n ranks, with every algorithm that needs no windows. By default, the sizes take
-  // turns: an algorithm has one of them with each type, and another one for n + 1 ranks.
+  // Collectives of all kinds over n ranks, with every algorithm that needs no windows. By default, each algorithm and
+  // type has one of three sizes. Which one it is depends on the type and on n.
   static CollectiveSet Everything(int n, const std::vector<ElementType>& types, ReductionMode mode) {
     CollectiveSet set;
     set.num_devices = n;
@@ -314,7 +314,7 @@ TEST_P(DeviceSchedules, FastAndCanonicalReductionsHaveTheBitsOfTheHost) {
   }
 }
 
-// By default, Everything has another one of its three sizes for each of these numbers.
+// By default, Everything chooses a different size for each of these numbers of ranks.
 TEST_P(DeviceSchedules, RunInPlace) {
   for (const int n : {2, 3, 7}) CompareWithHost(Everything(n, {ElementType::kF32}, ReductionMode::kRunToRun), true);
 }

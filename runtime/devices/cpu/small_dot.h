@@ -2,8 +2,8 @@
 // are usually faster than oneDNN. In the first kind, the right operand is a small matrix whose rows are whole vectors.
 // In the second kind, an operand is not a matrix, because one of its dimensions needs several loops over memory. In the
 // third kind, the right operand consists of panels of 32 columns each, and the rows of a panel are adjacent: it has the
-// dimensions [columns / 32, depth, 32]. The compiler gives operands that a loop does not change this form. The fourth
-// kind is a batch of many products of at most 16 rows, columns and terms.
+// dimensions [columns / 32, depth, 32]. The compiler gives this form to operands that a loop does not change. The
+// fourth kind is a batch of many products of at most 16 rows, columns and terms.
 //
 // oneDNN copies its right operand in every call. It also requires matrices, so operands that are not matrices are
 // copied once more. These loops read in place all right operands that are row-major or panels, and all left operands
