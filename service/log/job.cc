@@ -262,8 +262,7 @@ std::string DescribeCodeReplaced(const CodeReplaced& replaced) {
   return absl::StrCat("training continues on quickly compiled code; it could not be optimized: ", replaced.error());
 }
 
-// Returns the actor of the event after this word: " by alice (token 1a2b3c4d)". Returns `otherwise` if the event has
-// none.
+// Returns " by " and the actor of the event: " by alice (token 1a2b3c4d)". Returns `otherwise` if the event has none.
 std::string ByActor(const JobEvent& event, absl::string_view otherwise = "") {
   return event.actor().empty() ? std::string(otherwise) : absl::StrCat(" by ", event.actor());
 }

@@ -57,9 +57,9 @@ absl::Status DeviceRun::Write(const ScheduleInstruction& op) {
   return status.ok() ? released : status;
 }
 
-// Every message that was taken is released, even after an error, because its sender waits for the stream's work that
-// reads the memory before it frees it. If no event can be recorded, the work ends here, and no message of a peer in
-// `peers` is released, so that the peer waits for the abort signal, which has the cause.
+// Every message that was taken is released, even after an error, because its sender frees the memory only when the
+// stream's work has read it. If no event can be recorded, the work ends here, and no message of a peer in `peers` is
+// released, so that the peer waits for the abort signal, which has the cause.
 absl::Status DeviceRun::Release(const ScheduleInstruction& op, size_t held) {
   const absl::StatusOr<std::shared_ptr<const Event>> read = Mark();
   absl::Status status = read.status();
