@@ -11,7 +11,7 @@ namespace xlad::cli {
 
 struct MeasuredSchedule {
   compiler::KernelSchedule schedule;
-  int64_t ns = 0;  // The shortest time of a run. Short kernels are run several times at once, and the mean counts.
+  int64_t ns = 0;  // The shortest time of a run. A run of a short kernel is timed as the mean of several in a row.
 };
 
 // How long a kernel may be measured, not counting its compilation, and on how many threads it runs.

@@ -15,8 +15,8 @@ CONTENTS = bytes(range(256)) * (3 << 12)  # 3 MiB, which are three messages.
 
 
 class Coordinator(grpc.GenericRpcHandler):
-    """Refuses a call if its token is "first", and replaces this token in the client's file before. So the client cannot
-    have read the second token before the call. Other tokens except "second" are refused, too."""
+    """Accepts the token "second". If the token of a call is "first", writes the second token to the client's file
+    before it refuses the call, so that the client cannot have read it earlier. Refuses all other tokens."""
 
     def __init__(self, token_file):
         self.token_file = token_file
