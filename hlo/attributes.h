@@ -81,7 +81,7 @@ struct ReplicaGroups {
   std::optional<MeshAxes> mesh_axes;
 
   // The groups as lists of ids. If no form is set, the result is one group of the ids below `devices`. Empty
-  // if the parts of mesh axes overlap or exceed their axis, or if `device_ids` has another size than the mesh.
+  // if the parts of mesh axes overlap or exceed their axis, or if the size of `device_ids` is not that of the mesh.
   std::vector<std::vector<int64_t>> Expand(int64_t devices) const;
   friend bool operator==(const ReplicaGroups&, const ReplicaGroups&) = default;
 };

@@ -19,7 +19,7 @@ std::string RegisterAs(Cluster* cluster, const std::string& user, int64_t connec
   return "no answer";
 }
 
-constexpr char kRefusal[] = "worker a belongs to another user than the token of this worker (mallory)";
+constexpr char kRefusal[] = "worker a belongs to a different user than the token of this worker (mallory)";
 
 TEST(WorkerIds, AnotherUserNeverGetsTheId) {
   Cluster cluster;

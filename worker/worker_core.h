@@ -221,7 +221,7 @@ class WorkerCore {
   // ended. If no process is about to end, starts all launches, because waiting cannot free devices. A launch with an
   // owner always waits for the tasks of other owners: the coordinator has ended them, or will when it learns of them.
   void StartTasks();
-  // Whether a process of another owner than the launch's runs or has not ended yet.
+  // Whether a process runs, or has not ended yet, that has a different owner than the launch.
   bool RunsOthers(const LaunchTask& launch) const;
   void RequestDrain();
 

@@ -91,7 +91,7 @@ TEST(OwnHostTowards, AnAddressOfThisMachineIsNotReachedFromLoopback) {
 
 // Some systems resolve the name of a machine to 127.0.1.1 on the machine itself. Other machines do not reach a server
 // that listens on loopback.
-TEST(OwnHostTowards, ANameOfThisMachineStandsForAnotherAddressThanLoopback) {
+TEST(OwnHostTowards, ANameOfThisMachineStandsForAnAddressOtherThanLoopback) {
   const std::atomic<int> stop = 0;
   Fail(0, 0);
   std::string expected = "127.0.0.1";

@@ -75,8 +75,8 @@ struct ScheduleInstruction {
 
 struct ScheduleProgram {
   const Collective* collective = nullptr;
-  // The spec of the collective with the MessageType of the plan. If this is another type than that of the collective,
-  // a run gets buffers of this type (widened_launch.h).
+  // The spec of the collective with the MessageType of the plan. If this is a different type than that of the
+  // collective, a run gets buffers of this type (widened_launch.h).
   CollectiveSpec spec;
   int rank = 0;
   Schedule schedule;

@@ -62,7 +62,7 @@ TEST(KernelCost, LargeProductsCostTheTimeOfBlocks) {
                     absl::StrCat(type, "[", rows, ",", columns,
                                  "dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}"));
   };
-  // Before, a dot of this size was divided among threads, although it takes less than a microsecond.
+  // A dot of this size is not divided among threads, because it takes less than a microsecond.
   EXPECT_DOUBLE_EQ(dot("f64", 24, 24).first, 0.025 * 2 * 24 * 24 * 24 + 0.04 * 8 * 3 * 24 * 24);
   EXPECT_EQ(dot("f64", 24, 24).second, 1);
   EXPECT_DOUBLE_EQ(dot("s32", 24, 24).first, 0.0125 * 2 * 24 * 24 * 24 + 0.04 * 4 * 3 * 24 * 24);

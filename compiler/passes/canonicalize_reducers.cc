@@ -1,5 +1,5 @@
 // Replaces equal reducers with a single computation, so that later passes can compare reducers by pointer. Also inserts
-// explicit conversions into reducers that compute in floats of another width than the arrays.
+// explicit conversions into reducers that compute in floats of a different width than the arrays.
 //
 // Needs: no layouts. Leaves: the parameters and results of reducers of reduce, reduce-window, scatter and
 // select-and-scatter have the element types of the arrays. Every reduce, reduce-window, scatter, all-reduce and

@@ -132,7 +132,7 @@ class Updater {
     if (count == 1 && !replaces_) fast_ = MatchReducer(update, type, /*wide_sums=*/false);
     for (int64_t k = 0; k < count; ++k) {
       const Value& updates = operation.operand(count + 1 + k);
-      // The updates may be floats of another width than the operand.
+      // The updates may be floats of a different width than the operand.
       updates_.push_back(fast_.has_value() ? ConvertTo(updates, fast_->type)
                          : replaces_       ? ConvertTo(updates, type)
                                            : updates);

@@ -69,7 +69,7 @@ const InstructionCase kReduceTestRows[] = {
      "s32[4] {0, 6, 0, 0}",
      "update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, "
      "to_apply=replace"},
-    // The updates are floats of another width than the operand and the parameters.
+    // The updates are floats of a different width than the operand and the parameters.
     {"scatter",
      {"f64[4] {1, 2, 3, 4}", "s32[2,1] {{1}, {3}}", "bf16[2] {5, 6}"},
      "f64[4] {1, 5, 3, 6}",

@@ -137,7 +137,7 @@ constexpr TypeKindName kKindNames[] = {{kPreds, "pred"},
                                        {kFloats, "float"},
                                        {kComplexes, "complex"}};
 
-// Reducers may compute in floats of another width than their inputs and initial values.
+// Reducers may compute in floats of a different width than their inputs and initial values.
 bool SameIgnoringFloatWidth(ElementType a, ElementType b) {
   return a == b || (tensor::IsFloating(a) && tensor::IsFloating(b));
 }

@@ -60,7 +60,7 @@ class _Token:
         return self._text
 
     def has_other(self, refused: str) -> bool:
-        """Reads the file, and returns whether it has another token than the one that the server has refused."""
+        """Reads the file, and returns whether its token differs from `refused`, which the server has refused."""
         self._read()
         return self._text != refused
 

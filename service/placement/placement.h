@@ -80,8 +80,8 @@ absl::Status CheckCompiledFor(const Executable& executable, const Target& reques
 absl::StatusOr<std::vector<CollectivePlanProto>> PlanCollectives(const Executable& executable, int64_t devices);
 
 // Returns `plans`, which PlanCollectives has returned, with other plans for the collectives whose messages would have
-// another type than their elements. Workers of older versions, which do not set RegisterWorker.sends_partials_in_f32,
-// refuse the former plans. Errors are those of PlanCollectives.
+// a different type than their elements. Workers of older versions, which do not set
+// RegisterWorker.sends_partials_in_f32, refuse the former plans. Errors are those of PlanCollectives.
 absl::StatusOr<std::vector<CollectivePlanProto>> PlansForOldWorkers(const Executable& executable, int64_t devices,
                                                                     std::vector<CollectivePlanProto> plans);
 

@@ -124,7 +124,8 @@ TEST_F(OpenStreams, AWorkerIdBelongsToTheUserOfItsToken) {
   EXPECT_EQ(first->answer.registered().refused(), "");
   // A worker of another user is refused, even with the right incarnation and the other user's name in the message.
   const auto thief = Attach(Token(Role::kWorker, "mallory"), "a", 7, "wendy");
-  EXPECT_THAT(thief->answer.registered().refused(), HasSubstr("another user than the token of this worker (mallory)"));
+  EXPECT_THAT(thief->answer.registered().refused(),
+              HasSubstr("a different user than the token of this worker (mallory)"));
   EXPECT_TRUE(IsServed(first->stream.get()));
   // A new token of the same user takes the place of the old one.
   const auto again = Attach(Token(Role::kWorker, "wendy"), "a", 7);

@@ -137,7 +137,7 @@ bool WorkerMachine::IsOfAnotherUser(ConnectionId connection, const RegisterWorke
   if (users.empty()) return false;
   LogWarn("a worker is refused, because its id belongs to another user",
           {{"worker", id.str()}, {"user", message.user()}, {"owner", *users.begin()}});
-  Refuse(connection, absl::StrCat("worker ", id.str(), " belongs to another user than the token of this worker (",
+  Refuse(connection, absl::StrCat("worker ", id.str(), " belongs to a different user than the token of this worker (",
                                   message.user(), "); start this one with another --id, or with a token of that user; ",
                                   WhenIdIsFree(known)));
   return true;

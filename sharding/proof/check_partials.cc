@@ -171,7 +171,7 @@ class PartialFlow {
       }
       const Opcode reduction = OwnReduction(instruction);
       if (!axes.empty() && leaf.reduction != reduction) {
-        return Fault(instruction, axes, "is reduced in another way than the op's own partial result");
+        return Fault(instruction, axes, "is reduced in a different way than the op's own partial result");
       }
       leaf.reduction = reduction;
       axes.insert(axes.end(), own.begin(), own.end());

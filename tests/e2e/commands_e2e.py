@@ -292,7 +292,7 @@ class Commands(unittest.TestCase):
                     self.fails("verify", where / "job", words=words)
 
     def test_verify_names_the_first_difference(self):
-        # Eight devices sum in another order than one device, so some value differs in its last bits.
+        # Eight devices sum in a different order than one device, so some value differs in its last bits.
         code, out, _ = xlad("verify", JOB, "--mesh", "dp=8", "--tolerance", "0")
         self.assertEqual(code, 1)
         found = re.search(r"first difference: \S+ \([a-z-]+\) at train.py:\d+ .*expected (\S+), found (\S+)\n", out)

@@ -123,7 +123,7 @@ class Tokens(unittest.TestCase):
         thief_join, _ = self.token("thief", "--role", "worker", "--user", "mallory")
         thief = self.start("thief", "worker", "--join", thief_join, "--id", "w0", "--devices", 1)
         self.assertNotEqual(thief.popen.wait(PATIENCE_S), 0)
-        self.assertIn("worker w0 belongs to another user than the token of this worker (mallory)", thief.log())
+        self.assertIn("worker w0 belongs to a different user than the token of this worker (mallory)", thief.log())
         self.assertEqual(self.job(job_id)["attempt"], 1)
 
     def test_a_second_coordinator_on_the_same_folder_leaves_the_first_one_alone(self):

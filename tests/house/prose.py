@@ -125,6 +125,8 @@ RULES = [
     (r"\btaken note of\b|\btakes? note of\b", '"recorded"'),
     (r"\btold apart\b", '"distinguished by"'),
     (r"\b(?:is|are|was|were|be) (?:another one|others)\b", '"differs", "is a different ..."'),
+    (r"\banother (?:\w+ )?(?!rather|more|less|later|earlier)\w+ than\b", '"a different ... than"'),
+    (BEGIN + r"Before,", '"Until this change", "At first", or "used to"'),
     (r"\bif (?:that|this|it) remains(?=[.,;:)]|$)", '"if this error persists"'),
     (r"\b(?:a|one|two|several|no) words? too (?:many|few)\b", "plain words"),
     (r"\boff loopback\b", '"on an address other than loopback"'),

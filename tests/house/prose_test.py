@@ -74,6 +74,9 @@ The oldest idle connection is closed, or else the oldest.
 A wider type if there is one, else f32.
 The exit code is another one.
 The sizes may be others.
+The sum has another layout than the result.
+A process of another local owner than the launch's.
+Before, the limit was the size of the vectors.
 The job fails if that remains.
 The newest saved state, also while the job runs.
 The proof runs beside the compilation.
@@ -122,6 +125,9 @@ The worker with that name, or null if there is none.
 Many collectives over so many devices that listing their groups would take too long.
 The branch is empty unless the if has an else branch.
 One rank waits while another one writes.
+Before it writes, the rank waits.
+A type other than that of the operands.
+The value of another rank rather than a copy.
 The byte that remains is padding.
 The plan is kept if it remains valid.
 """.strip().split("\n")

@@ -355,7 +355,7 @@ class Builder:
 
 
 def run_tests(binary, seeds, tests):
-    """Returns the seed that failed, or `seeds` if it is unknown or none failed, or 0 if another test than the storms
+    """Returns the seed that failed, or `seeds` if it is unknown or none failed, or 0 if a test other than the storms
     failed; and the failure or None. A program that runs no test, or fails and names no failed test, raises
     RuntimeError: it says nothing about the mutant."""
     environment = {**os.environ, "XLAD_STORM_SEEDS": str(seeds), "GTEST_FAIL_FAST": "1"}

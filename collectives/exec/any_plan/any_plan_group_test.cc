@@ -135,8 +135,8 @@ TEST(AnyPlanGroup, ARankThatLeavesOutAnOperationWithMessagesIsNamed) {
   });
 }
 
-// Rank 1 runs another broadcast than the others. The root, rank 0, does not wait for it, and is in a later operation
-// when rank 1 calls Shrink.
+// Rank 1 runs a different broadcast than the others. The root, rank 0, does not wait for it, and is in a later
+// operation when rank 1 calls Shrink.
 TEST(AnyPlanGroup, ShrinkAfterAnErrorOfMessagesIsRefusedOnEveryRankIfNoRankHasDied) {
   FilesAfterRanksOfHost([&](AnyPlanGroup* group) {
     const int rank = group->mapped().rank();

@@ -166,7 +166,7 @@ absl::StatusOr<std::string> ControlFolder();
 
 // Returns the control file of a group that is forming. Rank 0 creates the file in ControlFolder(), with a name that
 // begins with `name`, and calls `prepare`; the other ranks then open the file. After an error, rank 0 removes the file.
-// Before, rank 0 removes files of groups whose processes have all ended, but keeps the newest 16 for a day.
+// Before it creates one, it removes files of groups whose processes have all ended, but keeps the newest 16 for a day.
 // FailedPrecondition if rank 0 has another number of ranks.
 absl::StatusOr<std::unique_ptr<ControlFile>> ShareControlFile(
     absl::string_view name, int rank, int ranks, Rendezvous* rendezvous,

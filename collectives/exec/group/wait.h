@@ -57,7 +57,7 @@ class GroupWaiter {
   // The same for one peer, whether or not it has finished the current operation. OK for this rank. WatchPeers must have
   // been called.
   absl::Status CheckPeer(int rank);
-  // Returns the error for a peer that runs another operation than this rank, given the texts of both.
+  // Returns the error for a peer that runs a different operation than this rank, given the texts of both.
   absl::Status Disagreement(absl::string_view own, int peer, absl::string_view theirs) const;
   // Returns false if the process of a rank has ended, or if the rank has left the group without an error. WatchPeers
   // must have been called.

@@ -261,7 +261,7 @@ void DivideLoops(KernelContext& kernel, const ReductionGroups& groups) {
 }
 
 // The concatenations on which some values depend, in a fixed order, and whether any of their elements is needed at
-// another position than its own.
+// a position other than its own.
 class Concatenations {
  public:
   explicit Concatenations(const Elements& elements) : elements_(elements) {}

@@ -345,7 +345,7 @@ class DnnlConvolution final : public PreparedLibraryOp {
   bool can_divide_ = true;
   bool adds_tiles_ = false;    // Whether the result is the sum of the tiles' results.
   int64_t part_bytes_ = 0;     // The size of a tile's result if adds_tiles_, otherwise 0.
-  bool result_moved_ = false;  // Whether the sum has another layout than the result.
+  bool result_moved_ = false;  // Whether the sum has a different layout than the result.
   DnnlOp result_reorder_;
   int64_t total_ = 0, tile_size_ = 0, tiles_ = 0;
   std::vector<Variant> variants_;

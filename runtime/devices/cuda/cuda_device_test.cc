@@ -175,7 +175,7 @@ TEST_F(CudaDeviceTest, SharedMemoryEndsWithItsGpu) {
 
 // Exports a block of 512 bytes to `ready`, and ends when no process has the other end of `stop` any more.
 [[noreturn]] void ShareUntilStopped(const cuda::Driver& driver, int ready, int stop) {
-  Configure("memory=1048576");  // Another memory than that of the parent.
+  Configure("memory=1048576");  // A different size than the parent's.
   cuda::DevicePointer address = 0;
   cuda::IpcHandle handle{};
   cuda::ContextHandle context = nullptr;

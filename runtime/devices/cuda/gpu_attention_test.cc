@@ -208,7 +208,7 @@ TEST_F(GpuAttentionTest, SpecialValuesInHalfTypes) {
   }
 }
 
-// If the softmax is not rounded, or rounded to another type than that of the operands, only the product that computes
+// If the softmax is not rounded, or rounded to a type other than that of the operands, only the product that computes
 // the scores uses tensor cores.
 TEST_F(GpuAttentionTest, HalfOperandsAndOtherValues) {
   const AttentionSizes s = {2, 19, 21, 8, 5};
