@@ -1,4 +1,4 @@
-// Checkpoints of random states on random meshes. They are damaged, truncated, and read by other workers than those that
+// Checkpoints of random states on random meshes. They are damaged, truncated, and read by workers other than those that
 // wrote them.
 #include <random>
 

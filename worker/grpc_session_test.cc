@@ -218,7 +218,7 @@ TEST_F(SessionServerTest, ManyIdleConnectionsDoNotStopAccepting) {
 }
 
 // On other addresses, only clients with the server's authority can read its answers, and plaintext is rejected.
-TEST_F(SessionServerTest, ConnectionsToOtherAddressesThanLoopbackAreEncrypted) {
+TEST_F(SessionServerTest, ConnectionsToAddressesOtherThanLoopbackAreEncrypted) {
   auto server = SessionServer::Start("0.0.0.0", {"client's", kSecret, {"b"}}, &host_, nullptr);
   ASSERT_TRUE(server.ok()) << server.status();
   const std::string address = absl::StrCat("127.0.0.1", (*server)->address().substr((*server)->address().rfind(':')));

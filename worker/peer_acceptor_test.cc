@@ -206,7 +206,7 @@ TEST(PeerAcceptor, ListensAgainOnThePortOfAnEndedWorker) {
   EXPECT_TRUE(PeerAcceptor::Listen(address).ok());
 }
 
-TEST(PeerAcceptor, ListensOnOtherAddressesThanLoopbackToo) {
+TEST(PeerAcceptor, ListensOnAddressesOtherThanLoopbackToo) {
   const auto everywhere = PeerAcceptor::Listen("0.0.0.0:0");
   ASSERT_TRUE(everywhere.ok()) << everywhere.status();
   EXPECT_THAT((*everywhere)->address(), testing::StartsWith("0.0.0.0:"));

@@ -348,7 +348,7 @@ TEST_F(PeerBlobsTest, OnlyWorkersOfTheAttemptAreServed) {
 }
 
 // On addresses other than loopback, connections are encrypted with the key of the attempt.
-TEST_F(PeerBlobsTest, OnOtherAddressesThanLoopbackTheKeyOfTheAttemptIsNeeded) {
+TEST_F(PeerBlobsTest, OnAddressesOtherThanLoopbackTheKeyOfTheAttemptIsNeeded) {
   Store();
   const absl::StatusOr<HostPort> at = ParseHostPort(listener_->Address());
   // Connections to 0.0.0.0 reach this machine, but the address does not count as loopback.

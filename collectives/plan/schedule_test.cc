@@ -206,7 +206,8 @@ TEST(Schedule, DifferentPlansHaveDifferentHashes) {
   EXPECT_EQ(hashes.size(), plans);
 }
 
-// The corrections favor chunks, and there are several directions, so that parameters would be set for all algorithms.
+// The corrections favor chunks, and there are several directions: a defect of RankPlans could set parameters that an
+// algorithm does not use.
 TEST(RankPlans, EveryPlanCanBeBuilt) {
   CostModel costs;
   costs.parameters.windows = true;

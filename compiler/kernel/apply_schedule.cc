@@ -181,8 +181,8 @@ class Scheduler {
       if (shared > 0 && read.at != from.at) {
         return Wrong(text, absl::StrCat("statement ", kernel().statements[reader].name, " reads ",
                                         kernel().arrays[read.array].name,
-                                        " at other positions than are written, expected the same positions in "
-                                        "shared loops"));
+                                        " at positions that differ from those written, expected the same "
+                                        "positions in shared loops"));
       }
       for (int depth = 0; depth < shared; ++depth) {
         const int dim = result_.loops[loops_of_[writer][depth]].dim;

@@ -195,7 +195,7 @@ TEST(LowerConvolutions, DepthwiseConvolutionsGetVectorsOfGroups) {
 }
 
 // Kernels of other devices do not compute vectors of groups.
-TEST(LowerConvolutions, DepthwiseConvolutionsBecomeDotsOnOtherDevicesThanCpus) {
+TEST(LowerConvolutions, DepthwiseConvolutionsBecomeDotsOnDevicesOtherThanCpus) {
   Counts counts;
   for (uint64_t seed = 0; seed < CaseCount(200, 1500); ++seed) {
     Maker maker(seed);

@@ -77,7 +77,8 @@ void KeepTogether(Context& context, const Job& job) {
   if (!range.has_value()) return EndPauses(&pace);  // Workers that wait continue after a while.
   Measure(range->slowest, context.now_ns, &pace);
   const auto max_ahead = std::max(kMinAhead, static_cast<int64_t>(pace.steps_per_ms * kMaxAheadMs));
-  // A worker that waits is closer than max_ahead when the slowest one has continued.
+  // Pauses begin at max_ahead and end at half of it, because a worker that waits is closer than max_ahead as soon as
+  // the slowest one continues.
   const int64_t ahead = range->furthest - range->slowest;
   if (pace.steps_per_ms == 0 || ahead <= (pace.apart_since_ns < 0 ? max_ahead : max_ahead / 2)) {
     if (HasSentPauses(pace, context.now_ns)) context.SendToAll(job, LeaseUntil(job, attempt.lease_until));
@@ -86,8 +87,8 @@ void KeepTogether(Context& context, const Job& job) {
   if (pace.apart_since_ns < 0) pace.apart_since_ns = context.now_ns;
   const int64_t until = range->slowest + max_ahead;
   if (!HasSentPauses(pace, context.now_ns) || until >= attempt.lease_until) return;
-  // A worker of an older version continues. A worker that waits is soon as close as its lease permits, which varies
-  // with the measured speed.
+  // Workers of older versions do not wait, so they can be further ahead than 2 * max_ahead. Workers that wait are soon
+  // no further ahead than max_ahead was when their lease was sent; max_ahead varies with the measured speed.
   pace.pauses = ahead <= 2 * max_ahead;
   // The slowest worker may become faster, and a worker that has waited may be the slowest one now.
   for (const auto& [worker, step] : attempt.progress) {

@@ -63,7 +63,7 @@ TEST_F(HttpPagesTest, HealthMetricsDashboardAndData) {
 }
 
 // Every client that reaches an address other than loopback may read metrics, but sees no jobs.
-TEST_F(HttpPagesTest, OtherAddressesThanLoopbackHaveOnlyMetricsAndHealth) {
+TEST_F(HttpPagesTest, AddressesOtherThanLoopbackHaveOnlyMetricsAndHealth) {
   const std::string at = Serve("0.0.0.0:0");
   const std::string reach = absl::StrCat("127.0.0.1:", ParseHostPort(at)->port);
   EXPECT_THAT(Get(reach, "/metrics"), StartsWith("HTTP/1.1 200"));

@@ -52,7 +52,7 @@ struct Outcome {
   std::string text;  // Part of the message.
 };
 
-// Makes calls that reach their handlers. Each call about a job or a session is about a new one of "submitter".
+// Makes calls that reach their handlers. For each call about a job or a session, user "submitter" starts a new one.
 class EveryCall : public JobsOfTwoUsers {
  protected:
   std::string NewJob() {

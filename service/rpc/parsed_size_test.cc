@@ -56,7 +56,7 @@ TEST(ParsedSize, CountsPackedNumbersOfFixedLengthByTheirBytes) {
   EXPECT_TRUE(IsLarge<ShardWritten>(written.SerializeAsString()));
 }
 
-// The coordinator accepts messages of workers that take up to 20 times their largest size (grpc_streams.cc).
+// A parsed message of a worker may take up to 20 times the largest size of a serialized one (grpc_streams.cc).
 TEST(ParsedSize, AWrittenShardTakesAtMost20TimesItsBytes) {
   for (const int ndim : {0, 1, 2, 4}) {
     ShardWritten written;

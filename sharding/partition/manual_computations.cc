@@ -58,7 +58,7 @@ TensorSharding InsideSharding(const BorderShapes& shapes, const TensorSharding& 
 }
 
 // In each dimension that has manual axes, removes the free axes if they do not divide the manual shard evenly. The free
-// axes would then split it at other elements than they split the global array.
+// axes would then split it at elements at which they do not split the global array.
 TensorSharding WithoutUneven(const BorderShapes& shapes, TensorSharding inside) {
   for (size_t d = 0; d < inside.dims.size(); ++d) {
     DimensionSharding& dim = inside.dims[d];

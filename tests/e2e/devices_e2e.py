@@ -53,7 +53,7 @@ class DevicesTest(unittest.TestCase):
                                    (2, ["--executor", "op-by-op"])):
                 with self.subTest(workers=workers, flags=flags):
                     curve, state = self.run_job(JOB, axes, "opaque:3,cpu:5", where, *flags, workers=workers)
-                    if "op-by-op" in flags:  # Op-by-op execution rounds at other points than fused kernels do.
+                    if "op-by-op" in flags:  # Op-by-op execution rounds where fused kernels do not.
                         for a, b in zip(curve["loss"], expected[0]["loss"], strict=True):
                             self.assertAlmostEqual(a, b, delta=1e-4 * max(1, abs(b)))
                     else:

@@ -126,6 +126,7 @@ RULES = [
     (r"\btold apart\b", '"distinguished by"'),
     (r"\b(?:is|are|was|were|be) (?:another one|others)\b", '"differs", "is a different ..."'),
     (r"\banother (?:\w+ )?(?!rather|more|less|later|earlier)\w+ than\b", '"a different ... than"'),
+    (r"(?<!any )(?<!no )(?<!the )\bother (?:\w+ )?(?!rather|more|less|later|earlier)\w+ than\b", '"... other than"'),
     (BEGIN + r"Before,", '"Until this change", "At first", or "used to"'),
     (r"\bif (?:that|this|it) remains(?=[.,;:)]|$)", '"if this error persists"'),
     (r"\b(?:a|one|two|several|no) words? too (?:many|few)\b", "plain words"),

@@ -75,6 +75,7 @@ A wider type if there is one, else f32.
 The exit code is another one.
 The sizes may be others.
 The sum has another layout than the result.
+Elements at other positions than their own.
 A process of another local owner than the launch's.
 Before, the limit was the size of the vectors.
 The job fails if that remains.
@@ -127,6 +128,8 @@ The branch is empty unless the if has an else branch.
 One rank waits while another one writes.
 Before it writes, the rank waits.
 A type other than that of the operands.
+It has no other operand than this one.
+The other one rather than this one.
 The value of another rank rather than a copy.
 The byte that remains is padding.
 The plan is kept if it remains valid.

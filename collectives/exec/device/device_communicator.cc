@@ -75,7 +75,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> DeviceCommunicator::Form(const Opt
   return std::move(made->staged_);
 }
 
-// All devices of a group decide alike, because they know the same names and the same problems.
+// All devices of a group make the same decisions, because they know the same names and the same problems.
 absl::Status DeviceCommunicator::PrepareAll(std::map<std::string, int>* reasons) {
   const auto decline = [&](int spec, const std::string& why) {
     ++(*reasons)[why];
@@ -141,7 +141,7 @@ absl::Status DeviceCommunicator::CannotForm(const absl::Status& status) const {
   return annotated;
 }
 
-// Whether the device is in this process and has the memory of this device.
+// Whether `device` is in this process and has the same memory as the device of this communicator.
 bool DeviceCommunicator::HasOwnMemory(int device) const {
   const auto mailbox = options_.mailboxes->Find(options_.first_channel, device);
   return mailbox != nullptr && mailbox->memory() == runner_.mailbox->memory();
@@ -256,7 +256,7 @@ absl::Status DeviceCommunicator::Enqueue(const ScheduleProgram& program, const C
 }
 
 // No peer reads the block between runs. The next run on it waits for the copies of this one, because they are on the
-// same stream or because EndRun notes their end.
+// same stream or because EndRun records their end.
 absl::Status DeviceCommunicator::EnqueueShared(const ScheduleProgram& program, const BlockLayout& layout,
                                                const CollectiveLaunch& launch) {
   XLAD_RETURN_IF_ERROR(blocks_.BeginRun());

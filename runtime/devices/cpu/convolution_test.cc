@@ -165,7 +165,7 @@ void Check(const Case& c, const ConvolutionValues& numbers, ElementType type, El
       const absl::Status status = (*call)->Run({l.data(), r.data(), out.data()}, aligned, team);
       ASSERT_TRUE(status.ok()) << status;
       if (of_one_thread.empty()) of_one_thread = out;
-      ASSERT_TRUE(out == of_one_thread) << threads << " threads: other bits than one thread: "
+      ASSERT_TRUE(out == of_one_thread) << threads << " threads: the bits differ from those of one thread: "
                                         << (*prepared)->Description() << " " << op.ShortDebugString();
     }
   }
