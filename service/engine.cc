@@ -188,7 +188,7 @@ void Engine::HandleBatch(std::vector<Work> batch, bool tick) {
   if (tick && --ticks_until_check < 0) {
     ticks_until_check = kTicksPerSpaceCheck;
     MeasureSpace();
-    // Not only when the next checkpoint is dropped: on a full disk, none can be stored, so none is dropped.
+    // Files are also removed when a checkpoint is dropped, but on a full disk none is stored, so none is dropped.
     if (!removal_is_due_.exchange(true)) {
       Enqueue(&upkeep_, [this] {
         removal_is_due_ = false;

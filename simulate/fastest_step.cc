@@ -14,7 +14,7 @@ absl::StatusOr<PlacedStep> FastestStep(const hlo::Module& module, const std::vec
       times_all ? placements : CheapestFirst(placements, collectives, mesh, slice);
   StepTimer timer(module, collectives, mesh, slice);
   std::optional<PlacedStep> fastest;
-  absl::Status separated;  // The first error of a placement whose groups broken links separate.
+  absl::Status separated;  // The first error of a placement in which broken links separate the chips of a group.
   int tried = 0;           // The number of such placements.
   for (const Placement& placement : candidates) {
     absl::StatusOr<StepTime> time = timer.TimeOf(placement);

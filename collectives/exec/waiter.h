@@ -101,8 +101,8 @@ class Waiter {
   int64_t sleeps() const { return sleeps_; }
 
  private:
-  // Wait for a waiter that polls. It sleeps only if the pump has made no progress for some time. Progress that is only
-  // reported counts for at most kMaxReportedNs after the last progress that was made.
+  // The form of Wait for a waiter that polls, which sleeps only if the pump has made no progress for some time.
+  // Progress that is only reported counts for at most kMaxReportedNs after the last progress that was made.
   template <typename Ready>
   bool Poll(const AbortSignal& abort, const Ready& ready) {
     // A yield postpones the thread's deadline in the scheduler by one time slice. With short slices, the thread runs

@@ -16,7 +16,7 @@ namespace xlad::service {
 namespace {
 
 constexpr int64_t kMaxWorkerMessageBytes = 16 << 20;
-// Each piece of a shard takes up to 20 times its bytes. One message is parsed at a time.
+// A parsed piece of a shard takes up to 20 times its serialized bytes. One message is parsed at a time.
 constexpr int64_t kMaxParsedWorkerBytes = 20 * kMaxWorkerMessageBytes;
 constexpr int64_t kMaxHeartbeatBytes = 4096;  // A larger message is parsed on the queue's thread.
 // The limit per worker. A worker that does not read its messages is disconnected.

@@ -187,7 +187,8 @@ TEST_F(DeviceCommunicatorTest, ALaunchThatFailsWaitsForThePeers) {
   Form(CollectiveKind::kAllGather);
   std::latch peer_copies(1);
   int copies_of_peer = 0;
-  streams_[0].before_wait = [&] {  // For the message of device 1, which has taken that of device 0.
+  // Device 1 has taken the message of device 0, and device 0 waits for the message of device 1.
+  streams_[0].before_wait = [&] {
     peer_copies.wait();
     return absl::InternalError("the wait was refused");
   };
