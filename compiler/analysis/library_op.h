@@ -13,9 +13,8 @@ namespace xlad::compiler {
 bool IsLibraryOp(const Instruction& instruction);
 
 // Whether the instruction is a library op on GPUs only: cuBLASLt computes dots of f64, and of s8 with a result of s32.
-// Other devices have no library for them, and the compiler generates kernels. It does so for dots, too, for which the
-// runtime has no kernel if cuBLASLt refuses them: those with more than 3 dimensions, of a size other than 1, of the
-// batch, the rows, the columns or the sum.
+// For other devices, the compiler generates kernels. It also does so for dots whose batch, rows, columns or sum have
+// more than 3 dimensions of a size other than 1, because the runtime has no kernel for them if cuBLASLt refuses them.
 bool IsGpuLibraryOp(const Instruction& instruction);
 
 // The descriptor of a library op: its shapes and attributes. IsLibraryOp or IsGpuLibraryOp must be true.

@@ -50,7 +50,8 @@ void SetUnknownSizes(int64_t size, Shape* shape) {
 }
 
 // An opcode that computes with unknown sizes may by chance accept 0, as a reshape of f32[?] to f32[0] does. It does not
-// accept another size as well, so the program is checked a second time with a prime number that programs hardly have.
+// accept another size as well, so the program is checked a second time with a prime number that is unlikely in
+// programs.
 absl::Status VerifyOtherSizes(const Module& module) {
   constexpr int64_t kOtherSize = 1009;
   const auto has_unbounded = [](const auto& computation) {

@@ -85,8 +85,8 @@ TEST(PlanReshard, PlansEqualThoseMadeByHand) {
   }
 }
 
-// If a size is not a multiple of the shards, an unsplit dimension is split in one step, and a split dimension whose
-// shards do not nest is gathered completely.
+// If a size is not a multiple of the number of shards, an unsplit dimension is split in one step, and a split dimension
+// whose shards do not nest is gathered completely.
 TEST(PlanReshard, UnevenShardsAreGatheredAndSlicedAgain) {
   const Mesh mesh = *ParseMesh("dp=2,tp=2");
   const tensor::Shape shape{tensor::ElementType::kF32, {10}};

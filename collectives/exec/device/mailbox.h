@@ -74,7 +74,7 @@ class DeviceMailbox {
   AbortSignal& abort_;
   int64_t listener_ = 0;
   std::atomic<bool> busy_ = false;
-  Waiter waiter_;  // Tests once before it sleeps. With 2,000 tests, it takes cores from the threads of the streams.
+  Waiter waiter_;  // Tests once before it sleeps. 2,000 tests would take cores from the threads of the streams.
   mutable std::mutex mutex_;
   std::map<Link, std::deque<DeviceMessage>> messages_;
   std::map<Link, Releases> releases_;
