@@ -58,7 +58,7 @@ class TokenFile {
 
   // The present token. The file is read again at most once per second. While it cannot be read, the last token remains.
   std::string Token();
-  // Reads the file and returns whether its token differs from `refused`, which the server has refused.
+  // Reads the file and returns whether its token differs from `refused`, which the server did not accept.
   bool HasOther(const std::string& refused);
 
  private:
