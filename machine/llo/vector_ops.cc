@@ -63,7 +63,7 @@ uint32_t EncodeFloat8(const Float8& type, float value) {
   if (std::isinf(value)) return sign | type.overflow;
   const double magnitude = std::abs(value);
   if (magnitude == 0) return sign;
-  // The number in units of the last place, which an exponent below the smallest one does not change.
+  // The number in units of the last place. All subnormal numbers have the unit of the smallest normal number.
   const int exponent = std::max(std::ilogb(magnitude), 1 - type.bias);
   const double units = std::nearbyint(std::ldexp(magnitude, type.mantissa_bits - exponent));
   // In units of the next lower exponent, the codes of normal numbers continue those of subnormal numbers.

@@ -93,7 +93,8 @@ struct Context {
   Worker* FindWorker(const WorkerId& id);
   // Returns the job with this running attempt, or null if the attempt or its generation is not the current one.
   Job* FindRunning(const std::string& job_id, int64_t attempt, int64_t generation);
-  // Returns why the job is in its state. A pending job waits for the older one that blocks it or all jobs.
+  // Returns why the job is in its state. If an older job blocks it, the reason names the older job, unless it is
+  // another user's.
   std::string ReasonOf(const Job& job) const;
   // Whether the running attempt of the job is on this worker, which is registered. Like HasPeer, but without a scan.
   bool IsOn(const WorkerId& worker, const Job& job) const;

@@ -190,7 +190,8 @@ def has_metrics(url):
 
 
 def send_large_bodies(kept, count, address, *args):
-    """Sends large bodies at the same time, because most wait until they are idle. `kept` closes their connections."""
+    """Sends large bodies at the same time, because most of the calls end only after some seconds in which the server
+    permits no more bytes. `kept` closes their connections."""
     connections = [kept.enter_context(socket.create_connection(address.rsplit(":", 1), 60)) for _ in range(count)]
     with futures.ThreadPoolExecutor(count) as pool:
         return list(pool.map(lambda connection: send_large_body(connection, 59_000_000, *args), connections))
