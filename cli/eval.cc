@@ -70,7 +70,7 @@ absl::StatusOr<std::vector<std::vector<Literal>>> MakeInputs(const EvalOptions& 
       if (!parameter->shape().is_array()) {
         return absl::UnimplementedError(absl::StrCat("parameter ", parameter->number(), " (", parameter->name(),
                                                      "): found shape ", parameter->shape().ToString(),
-                                                     ", expected an array"));
+                                                     ", expected an array; make each element a parameter"));
       }
       Array array;
       if (options.inputs.empty()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/match.h"
+#include "base/status.h"
 #include "hlo/eval/reducer.h"
 #include "hlo/eval/strided.h"
 
@@ -136,7 +137,9 @@ absl::StatusOr<Results> AllToAll(const Group& group, const DeviceGrid&) {
 // A device that is not the target of any pair gets zeros.
 absl::StatusOr<Results> CollectivePermute(const Group& group, const DeviceGrid& grid) {
   if (group[0].operands->size() > 1 && !group[0].instruction->shape().is_tuple()) {
-    return absl::UnimplementedError("in-place collective-permute (with slice sizes) is not evaluated");
+    return absl::UnimplementedError(
+        "found a collective-permute with slice sizes, which writes into an operand and is not evaluated; expected one "
+        "without slice sizes");
   }
   Results results(group.size());
   for (const int64_t rank : tensor::Indices(group)) {
@@ -248,16 +251,16 @@ Value PackCollectiveResults(const Participant& arrival, std::vector<Value> resul
 }  // namespace
 
 absl::StatusOr<std::vector<Value>> RunCollective(const std::vector<Participant>& group, const DeviceGrid& grid) {
-  for (const CollectiveRow& row : kCollectivesRows) {
-    if (row.opcode != group[0].instruction->opcode()) continue;
-    XLAD_ASSIGN_OR_RETURN(Results results, row.function(group, grid));
-    std::vector<Value> values;
-    for (const int64_t rank : tensor::Indices(group)) {
-      values.push_back(PackCollectiveResults(group[rank], std::move(results[rank])));
-    }
-    return values;
+  const Opcode opcode = group[0].instruction->opcode();
+  const auto* const row = std::find_if(std::begin(kCollectivesRows), std::end(kCollectivesRows),
+                                       [&](const CollectiveRow& r) { return r.opcode == opcode; });
+  XLAD_CHECK(row != std::end(kCollectivesRows)) << ToString(opcode);
+  XLAD_ASSIGN_OR_RETURN(Results results, row->function(group, grid));
+  std::vector<Value> values;
+  for (const int64_t rank : tensor::Indices(group)) {
+    values.push_back(PackCollectiveResults(group[rank], std::move(results[rank])));
   }
-  return absl::UnimplementedError(absl::StrCat(ToString(group[0].instruction->opcode()), " is not evaluated"));
+  return values;
 }
 
 Value NonMemberResult(const Instruction& instruction) { return Value::Zeros(instruction.shape()); }

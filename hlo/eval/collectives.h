@@ -17,7 +17,8 @@ struct Participant {
 };
 
 // The result of each device of `group`, in the group's order. Reductions combine in that order. Errors: InvalidArgument
-// if the operands do not fit the group, Unimplemented if the collective is not evaluated, and errors of the reducer.
+// if the operands do not fit the group, Unimplemented for a collective-permute with slice sizes, and errors of the
+// reducer.
 absl::StatusOr<std::vector<Value>> RunCollective(const std::vector<Participant>& group, const DeviceGrid& grid);
 
 // The result of a collective-broadcast on a device that is not in any of its groups: zeros.

@@ -267,6 +267,16 @@ TEST(Collectives, BadIdsAreErrors) {
   EXPECT_EQ(too_many.status().code(), absl::StatusCode::kInvalidArgument) << too_many.status();
 }
 
+TEST(Collectives, APermuteOfSlicesIsNotEvaluated) {
+  const auto slices = RunSpmd(
+      "i = s32[] constant(0)\n  at = (s32[]) tuple(i)\n  ROOT r = f32[1] collective-permute(p, p, at, at), "
+      "source_target_pairs={{0,1}}, slice_sizes={{1}}",
+      2, 1);
+  EXPECT_EQ(slices.status().code(), absl::StatusCode::kUnimplemented) << slices.status();
+  EXPECT_TRUE(absl::StrContains(slices.status().message(), "found a collective-permute with slice sizes"))
+      << slices.status();
+}
+
 // Instructions of different programs are one collective if they have the same channel_id; their names may differ.
 TEST(Collectives, OfDifferentProgramsMatchByChannelId) {
   const auto variant = [](const std::string& op) {

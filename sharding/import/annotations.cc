@@ -16,7 +16,6 @@
 namespace xlad::sharding {
 namespace {
 
-
 int64_t Devices(const std::vector<Axis>& axes) { return Mesh("", axes).devices(); }
 
 template <typename Visit>
@@ -108,8 +107,9 @@ absl::Status Annotations::CheckOrder(const hlo::Module& module, const SdyMesh& m
   ForEachInstruction(module, [&](const hlo::Instruction& instruction) {
     if (status.ok() && IsCustomCall(instruction, hlo::kEnterManualCall)) {
       status = AtInstruction(
-          absl::UnimplementedError(absl::StrCat("found a manual computation on a mesh with device_ids=[",
-                                                absl::StrJoin(mesh.device_ids, ", "), "], expected devices in order")),
+          absl::UnimplementedError(absl::StrCat(
+              "found a manual computation on a mesh with device_ids=[", absl::StrJoin(mesh.device_ids, ", "),
+              "], expected devices in order: make the mesh of jax.devices() without reordering them")),
           instruction);
     }
   });
@@ -228,7 +228,8 @@ absl::StatusOr<TensorSharding> Annotations::ResolveSdy(const SdySharding& shardi
   }
   if (!std::all_of(meshes_.begin(), meshes_.end(), [](const auto& named) { return InOrder(named.second); })) {
     return absl::UnimplementedError(absl::StrCat("found several meshes, ", from.ToString(), " and ", mesh_.ToString(),
-                                                 ", one with device_ids, expected devices in order"));
+                                                 ", one with device_ids, expected devices in order: make all meshes "
+                                                 "of jax.devices() without reordering them"));
   }
   XLAD_ASSIGN_OR_RETURN(TensorSharding resolved, Resolve(from, sharding, ndim));
   return OnMesh(mesh_, from, std::move(resolved));

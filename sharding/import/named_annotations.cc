@@ -35,7 +35,8 @@ absl::StatusOr<SdySharding> FromNamed(const hlo::OpSharding& sharding, int64_t n
   }
   if (!named.iota_transpose.empty()) {
     return absl::UnimplementedError(absl::StrCat("found sharding={", sharding.named,
-                                                 "}, expected a mesh of devices in order"));
+                                                 "}, expected a mesh of devices in order: make the mesh "
+                                                 "of jax.devices() without reordering them"));
   }
   for (const hlo::NamedSharding::Dimension& dim : named.dims) result.dims.push_back({AxesOf(dim.axes), dim.open, 0});
   result.dims.resize(std::max(std::ssize(result.dims), ndim));  // "replicated" has no dimensions.

@@ -117,6 +117,14 @@ class Eval(unittest.TestCase):
             self.assertEqual(code, 0, err)
             self.assertIn("omits the values of 1 constant (", err)
 
+    def test_a_parameter_that_is_a_tuple_is_refused(self):
+        with folder() as where:
+            (where / "m.hlo").write_text("HloModule m\n\nENTRY e {\n  ROOT p = (f32[1], f32[2]) parameter(0)\n}\n")
+            code, _, err = xlad("eval", where / "m.hlo", "--random", "1")
+            self.assertEqual(code, 1, err)
+            self.assertIn("parameter 0 (p): found shape (f32[1], f32[2]), expected an array; make each element a "
+                          "parameter", err)
+
     def test_devices(self):
         text = ("HloModule m, num_partitions=2\n\nadd { x = f32[] parameter(0)\n y = f32[] parameter(1)\n"
                 " ROOT r = f32[] add(x, y) }\n\nENTRY e {\n  p = f32[1] parameter(0)\n  ROOT r = f32[1] all-reduce(p),"

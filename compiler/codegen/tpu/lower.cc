@@ -228,7 +228,7 @@ absl::StatusOr<LoweredLlo> LloLowering::Run(const Computation& computation) {
       if (leaf->kind() == Shape::Kind::kToken) continue;
       if (!leaf->is_array()) {
         return absl::UnimplementedError(
-            absl::StrCat("%", parameter->name(), ": found a leaf that is not an array, expected arrays and tokens"));
+            absl::StrCat("%", parameter->name(), ": found ", leaf->ToString(), ", expected arrays and tokens"));
       }
       leaves.push_back(NewBuffer(*parameter, *leaf, leaves.empty() ? "" : absl::StrCat(".", leaves.size())));
     }

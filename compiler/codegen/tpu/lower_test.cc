@@ -302,6 +302,13 @@ ENTRY e {
               testing::HasSubstr(" kernels, one after the other\n"));
 }
 
+TEST(LowerToLloTest, RefusesParametersThatAreNeitherArraysNorTokens) {
+  const std::unique_ptr<Module> module = Read(
+      "HloModule m\nENTRY e {\n x = (f32[8], opaque[]) parameter(0)\n ROOT y = f32[8] iota(), iota_dimension=0\n}");
+  EXPECT_EQ(LowerToLlo(*module->entry(), TestChip()).status(),
+            absl::UnimplementedError("%x: found opaque[], expected arrays and tokens"));
+}
+
 bool HasNarrowFloats(const Module& module) {
   for (const auto& computation : module.computations()) {
     for (const auto& instruction : computation->instructions()) {

@@ -139,8 +139,9 @@ absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareFor(const LapackOp& op
     }
   }
   if (function == nullptr) {
-    return absl::UnimplementedError(
-        absl::StrCat("found a routine without an implementation, expected one of ", absl::StrJoin(names, ", ")));
+    return absl::UnimplementedError(absl::StrCat("found routine ", op.routine(), " for ",
+                                                 tensor::ToString(tensor::TypeFromWire(op)), ", expected one of ",
+                                                 absl::StrJoin(names, ", ")));
   }
   XLAD_ASSIGN_OR_RETURN(const LapackLibrary<T>* library, LoadLapack<T>());
   return std::make_unique<PreparedLapack<T>>(op, library, function);
