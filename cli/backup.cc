@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/clock.h"
+#include "base/counted.h"
 #include "cli/command.h"
 #include "cli/flag_checks.h"
 #include "client/coordinator_client.h"
@@ -17,8 +18,7 @@ int RunBackup(const Endpoint& endpoint, const std::string& folder) {
   if (!client.ok()) return Fail(client.status());
   const auto backup = (*client)->Backup(std::filesystem::absolute(folder).string());
   if (!backup.ok()) return Fail(backup.status());
-  absl::PrintF("%d %s, %d bytes, and the job log are in %s\n", backup->blobs(), backup->blobs() == 1 ? "blob" : "blobs",
-               backup->bytes(), folder);
+  absl::PrintF("%s, %d bytes, and the job log are in %s\n", Counted(backup->blobs(), "blob"), backup->bytes(), folder);
   return kOk;
 }
 

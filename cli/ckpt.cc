@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
+#include "base/containers.h"
 #include "base/file_system.h"
 #include "base/json_text.h"
 #include "cli/command.h"
@@ -118,7 +119,7 @@ absl::StatusOr<Source> Open(const Arguments& arguments) {
     XLAD_ASSIGN_OR_RETURN(uris, UrisOf(*source.client, what));
     source.exists = [client = source.client.get(), job = what](const std::string& uri) {
       const auto now = UrisOf(*client, job);
-      return !now.ok() || std::find(now->begin(), now->end(), uri) != now->end();
+      return !now.ok() || Contains(*now, uri);
     };
   }
   XLAD_RETURN_IF_ERROR(ReadIndexes(uris, what, &source));

@@ -1,11 +1,11 @@
 #include "cli/compile_targets.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/containers.h"
 #include "base/suggest.h"
 #include "cli/command.h"
 #include "runtime/devices/registry/registry.h"
@@ -58,7 +58,7 @@ absl::StatusOr<Target> FindCompileTarget(const std::string& name) {
   if (absl::StartsWith(name, kTpu)) {
     std::string model = name.substr(sizeof(kTpu) - 1);
     const std::vector<std::string>& models = TpuSim().models;
-    if (std::find(models.begin(), models.end(), model) == models.end()) {
+    if (!Contains(models, model)) {
       absl::StatusOr<std::string> read = TpuSim().read_model(model);
       if (!read.ok()) return Annotate(read.status(), "--target");
       model = *std::move(read);

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "base/containers.h"
 #include "base/net/advertised.h"
 #include "base/net/network.h"
 #include "client/job_directory.h"
@@ -109,7 +110,7 @@ CLI::Validator OneOf(std::vector<std::string> words) {
   const std::string name = absl::StrCat("{", absl::StrJoin(words, ","), "}");
   return CLI::Validator(
       [words = std::move(words)](const std::string& text) {
-        return std::find(words.begin(), words.end(), text) != words.end() ? "" : Found(text, Alternatives(words));
+        return Contains(words, text) ? "" : Found(text, Alternatives(words));
       },
       name);
 }

@@ -1,8 +1,8 @@
-#include <algorithm>
 #include <cstdio>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "base/containers.h"
 #include "base/suggest.h"
 #include "cli/command.h"
 #include "cli/flag_checks.h"
@@ -33,7 +33,7 @@ absl::StatusOr<std::string> Emit(const hlo::Module& module, const std::string& e
 std::vector<std::string> PassNames() {
   std::vector<std::string> names;
   for (const compiler::PassEntry& entry : compiler::PassTable()) {
-    if (std::find(names.begin(), names.end(), entry.name) == names.end()) names.push_back(entry.name);
+    if (!Contains(names, entry.name)) names.push_back(entry.name);
   }
   return names;
 }
@@ -41,7 +41,7 @@ std::vector<std::string> PassNames() {
 absl::Status RunPasses(const std::vector<std::string>& only, hlo::Module* module) {
   const std::vector<std::string> known = PassNames();
   for (const std::string& name : only) {
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    if (Contains(known, name)) continue;
     const std::string nearest = NearestName(name, known);
     return WrongUsage(absl::InvalidArgumentError(absl::StrCat(
         "--passes: found unknown pass ", name, nearest.empty() ? "" : absl::StrCat(", did you mean ", nearest, "?"),

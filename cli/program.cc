@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_format.h"
+#include "base/counted.h"
 #include "cli/command.h"
 #include "hlo/analysis/constants.h"
 #include "hlo/read/read.h"
@@ -38,8 +39,8 @@ void WarnOfElidedConstants(const hlo::Module& module) {
     }
   }
   if (count > 0) {
-    absl::FPrintF(stderr, "xlad: warning: the program omits the values of %d %s (\"{...}\"); they count as zeros\n",
-                  count, count == 1 ? "constant" : "constants");
+    absl::FPrintF(stderr, "xlad: warning: the program omits the values of %s (\"{...}\"); they count as zeros\n",
+                  Counted(count, "constant"));
   }
 }
 

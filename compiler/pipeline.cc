@@ -1,9 +1,8 @@
 #include "compiler/pipeline.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_format.h"
 #include "base/clock.h"
+#include "base/containers.h"
 #include "base/file_system.h"
 #include "hlo/text/text.h"
 #include "hlo/verify/verifier.h"
@@ -36,9 +35,7 @@ absl::Status RunPipeline(hlo::Module& module, PassContext& context, const Pipeli
   size_t number = 0;
   for (const PassEntry& entry : kPasses) {
     ++number;
-    const auto names = [&](const std::vector<std::string>& list) {
-      return std::find(list.begin(), list.end(), entry.name) != list.end();
-    };
+    const auto names = [&](const std::vector<std::string>& list) { return Contains(list, entry.name); };
     if ((!options.only.empty() && !names(options.only)) || names(options.without)) continue;
     const int64_t start = RealClock().NowNs();
     XLAD_RETURN_IF_ERROR(Annotate(entry.pass(module, context), entry.name));

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/containers.h"
 #include "hlo/index_comment.h"
 
 namespace xlad::hlo {
@@ -87,7 +88,7 @@ void Shape::set_extents(std::vector<Extent> extents) {
 }
 
 bool Shape::has_unbounded() const {
-  return std::find(extents_.begin(), extents_.end(), Extent::kUnbounded) != extents_.end() ||
+  return Contains(extents_, Extent::kUnbounded) ||
          std::any_of(tuple_.begin(), tuple_.end(), [](const Shape& element) { return element.has_unbounded(); });
 }
 

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/containers.h"
 #include "observe/clock_fit.h"
 
 namespace xlad::observe {
@@ -53,7 +54,7 @@ std::vector<Indices> ClustersOf(const Traces& traces) {
 int GroupOf(const TracedCollective& collective, int device) {
   for (int g = 0; g < collective.groups_size(); ++g) {
     const auto& devices = collective.groups(g).devices();
-    if (std::find(devices.begin(), devices.end(), device) != devices.end()) return g;
+    if (Contains(devices, device)) return g;
   }
   return -1;
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/containers.h"
 #include "base/suggest.h"
 #include "proto/device_name.h"
 
@@ -59,7 +60,7 @@ absl::Status ReadModel(const DeviceKind& kind, const std::string& model, DeviceR
     return Unexpected(absl::StrCat("model \"", model, "\" of kind ", kind.name),
                       absl::StrCat(kind.name, " or ", kind.name, ":COUNT, because ", kind.name, " has no models"));
   }
-  if (std::find(kind.models.begin(), kind.models.end(), model) == kind.models.end()) {
+  if (!Contains(kind.models, model)) {
     if (kind.read_model != nullptr) {
       XLAD_ASSIGN_OR_RETURN(request->model, kind.read_model(model));
       return absl::OkStatus();

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "base/containers.h"
 #include "base/powers_of_two.h"
 #include "runtime/step_listing.h"
 
@@ -82,9 +83,8 @@ TracedProgram TracedProgramOf(const Executable& executable, const collectives::C
     out->set_why(collective.why);
     out->set_joins(Joins(collective.spec) && !started.contains(program.collectives_size() - 1));
     for (const std::vector<int>& group : collective.groups) {
-      const bool is_here = std::any_of(group.begin(), group.end(), [&](int device) {
-        return std::find(devices.begin(), devices.end(), device) != devices.end();
-      });
+      const bool is_here =
+          std::any_of(group.begin(), group.end(), [&](int device) { return Contains(devices, device); });
       if (is_here) out->add_groups()->mutable_devices()->Assign(group.begin(), group.end());
     }
   }

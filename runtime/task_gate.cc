@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/containers.h"
+
 namespace xlad::runtime {
 
 TaskGate::TaskGate(const Options& options, int devices)
@@ -85,7 +87,7 @@ bool TaskGate::StopAt(int64_t step) {
   if (begun_ > step) return false;
   if (step != stop_at_) {
     stopped_ = 0;
-    const bool is_saved = std::find(saved_.begin(), saved_.end(), stop_at_) != saved_.end();
+    const bool is_saved = Contains(saved_, stop_at_);
     if (stop_at_ >= 0 && is_saved) replaced_stops_.insert(stop_at_);
   }
   stop_at_ = step;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/process/memory_limit.h"
+#include "base/rounding.h"
 #include "base/status.h"
 
 namespace xlad::cli {
@@ -49,7 +50,7 @@ class Buffers {
 
   // Allocates a buffer of `bytes` bytes between two guards, whose bytes all have the value kBenchGuard.
   absl::StatusOr<std::byte*> Add(int64_t bytes) {
-    const int64_t all = (bytes + 2 * kBenchGuardBytes + 4095) / 4096 * 4096;
+    const int64_t all = RoundUp(bytes + 2 * kBenchGuardBytes, 4096);
     std::byte* address = nullptr;
     if (registered_) {
       XLAD_ASSIGN_OR_RETURN(address, group_->Allocate(all));

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/clock.h"
+#include "base/counted.h"
 #include "base/file_system.h"
 #include "base/hash.h"
 #include "base/json_text.h"
@@ -448,8 +449,8 @@ int RunOn(const BenchOptions& options, const std::string& transport, MessageGrou
   }
   if (options.collective.empty()) {
     if (group->rank() == 0) {
-      std::printf("# %s, %d %s: %s\n%s", transport.c_str(), group->ranks(), group->ranks() == 1 ? "rank" : "ranks",
-                  CostsPath(transport, group->ranks()).c_str(), collectives::PrintCosts(group->costs()).c_str());
+      absl::PrintF("# %s, %s: %s\n%s", transport, Counted(group->ranks(), "rank"), CostsPath(transport, group->ranks()),
+                   collectives::PrintCosts(group->costs()));
       std::fflush(stdout);
     }
     return 0;
@@ -535,9 +536,9 @@ int RunRanked(const BenchOptions& options) {
     return code.ok() ? *code : Report(code.status());
   }
   if (options.ranks > 0 && options.ranks != (*launch)->ranks) {
-    return Report(absl::InvalidArgumentError(
-        absl::StrCat("--ranks: found ", options.ranks, ", but ", (*launch)->launcher, " has started ", (*launch)->ranks,
-                     (*launch)->ranks == 1 ? " rank" : " ranks", "; omit the flag")));
+    return Report(absl::InvalidArgumentError(absl::StrCat("--ranks: found ", options.ranks, ", but ",
+                                                          (*launch)->launcher, " has started ",
+                                                          Counted((*launch)->ranks, "rank"), "; omit the flag")));
   }
   if (transport->one_process) {
     return Report(

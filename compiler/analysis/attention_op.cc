@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 
+#include "base/containers.h"
 #include "compiler/analysis/attention_blocks.h"
 #include "compiler/analysis/plain_reducer.h"
 #include "hlo/analysis/constants.h"
@@ -289,7 +290,7 @@ class Maker {
   bool AddResult(const Instruction& result) {
     const ScoreDims* dims = space_.DimsOf(result);
     if (dims == nullptr) return AddProductResult(result);
-    if (std::find(dims->begin(), dims->end(), space_.column()) != dims->end()) return false;
+    if (Contains(*dims, space_.column())) return false;
     AttentionOp::Result* added = op_.add_results();
     added->set_kind(AttentionOp::Result::ROW_VALUE);
     added->set_value(Emit(result, *dims));

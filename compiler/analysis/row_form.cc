@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/containers.h"
 #include "base/sort_distinct.h"
 
 namespace xlad::compiler {
@@ -96,7 +97,7 @@ class RowAnalysis {
  private:
   void Need(const Instruction* value, const Affine& position) {
     std::vector<Affine>& known = form_.positions[value];
-    if (std::find(known.begin(), known.end(), position) == known.end()) known.push_back(position);
+    if (!Contains(known, position)) known.push_back(position);
   }
 
   // Adds the positions of operands that the element at `position` of the value needs.
@@ -133,7 +134,7 @@ class RowAnalysis {
     std::vector<Affine> indices;
     size_t k = 0, a = 0;
     for (int64_t d = 0; d < operand.shape().ndim(); ++d) {
-      const bool is_reduced = std::find(sorted.begin(), sorted.end(), d) != sorted.end();
+      const bool is_reduced = Contains(sorted, d);
       indices.push_back(is_reduced ? (*along)[a++] : (*kept)[k++]);
     }
     if (PositionOf(indices, operand.shape().dims(), form_.loops.size()) != form_.full) return false;

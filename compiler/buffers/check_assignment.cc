@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "base/containers.h"
 #include "compiler/buffers/buffer_assignment.h"
 
 namespace xlad::compiler {
@@ -162,7 +163,7 @@ class Checker {
     auto found = memory.find({slice(v).allocation(), slice(v).offset()});
     if (found != memory.end()) {
       const std::vector<int>& held = found->second.values;
-      if (std::find(held.begin(), held.end(), v) != held.end()) return absl::OkStatus();
+      if (Contains(held, v)) return absl::OkStatus();
     }
     const std::string place =
         reader == nullptr ? "the end of the program" : absl::StrCat("%", reader->instruction->name());
@@ -191,8 +192,7 @@ class Checker {
       for (int i = 0; i < std::ssize(op.inputs); ++i) {
         const int from = op.inputs[i];
         if (!Overlaps(from, to)) continue;
-        const bool allowed =
-            std::find(op.may_share.begin(), op.may_share.end(), std::make_pair(o, i)) != op.may_share.end();
+        const bool allowed = Contains(op.may_share, std::make_pair(o, i));
         if (!allowed) return Shares(op, from, to, "disjoint memory, because may_share lacks the pair");
         if (!SamePlace(from, to)) return Shares(op, from, to, "disjoint memory or equal slices");
         for (int other = 0; other < i; ++other) {
@@ -233,7 +233,7 @@ class Checker {
       std::vector<int> both;
       for (int v : range.values) {
         const std::vector<int>& values = other->second.values;
-        if (std::find(values.begin(), values.end(), v) != values.end()) both.push_back(v);
+        if (Contains(values, v)) both.push_back(v);
       }
       if (!both.empty()) meet[place] = {range.end, both};
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/containers.h"
 #include "base/kernel_abi.h"
 #include "base/rounding.h"
 
@@ -88,7 +89,7 @@ class ClassMerger {
       if (first_input < 0) first_input = i;
       if (!IsSameOperand(*op, first_input, i)) return false;
       const auto pair = std::make_pair(output, i);
-      if (std::find(op->may_share.begin(), op->may_share.end(), pair) == op->may_share.end()) return false;
+      if (!Contains(op->may_share, pair)) return false;
     }
     return true;
   }

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "absl/strings/str_join.h"
+#include "base/containers.h"
 #include "base/rounding.h"
 #include "compiler/kernel/kernel_schedule.h"
 #include "compiler/kernel/product_schedule.h"
@@ -37,7 +38,7 @@ class Scheduler {
       std::vector<int>& loops = loops_of_.emplace_back();
       const std::vector<int> dims = statement.dims();
       for (int l = 0; l < std::ssize(result_.loops); ++l) {
-        if (std::find(dims.begin(), dims.end(), result_.loops[l].dim) != dims.end()) loops.push_back(l);
+        if (Contains(dims, result_.loops[l].dim)) loops.push_back(l);
       }
       XLAD_RETURN_IF_ERROR(CheckReducedLast(statement, loops));
     }
@@ -186,7 +187,7 @@ class Scheduler {
       }
       for (int depth = 0; depth < shared; ++depth) {
         const int dim = result_.loops[loops_of_[writer][depth]].dim;
-        if (std::find(from.along.begin(), from.along.end(), dim) == from.along.end()) continue;
+        if (!Contains(from.along, dim)) continue;
         return Wrong(text, absl::StrCat("statement ", kernel().statements[reader].name,
                                         " reads the reduction before it is complete"));
       }
@@ -214,7 +215,7 @@ class Scheduler {
       for (size_t i = 0; i < result_.bound.size(); ++i) {
         const bool has = i < loops_of_[s].size() && loops_of_[s][i] == result_.bound[i];
         const int dim = result_.loops[result_.bound[i]].dim;
-        if (!has || std::find(statement.over.begin(), statement.over.end(), dim) == statement.over.end()) {
+        if (!has || !Contains(statement.over, dim)) {
           return Wrong(text, absl::StrCat("statement ", statement.name, " does not have the loop ", schedule().bind[i],
                                           " over its results"));
         }
@@ -296,7 +297,7 @@ class Scheduler {
     const std::vector<int>& along = kernel().statements[s].along;
     for (int depth = 0; depth < std::ssize(loops_of_[s]); ++depth) {
       const int dim = result_.loops[loops_of_[s][depth]].dim;
-      if (std::find(along.begin(), along.end(), dim) != along.end()) return depth;
+      if (Contains(along, dim)) return depth;
     }
     return -1;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/containers.h"
 #include "compiler/kernel/product_schedule.h"
 
 namespace xlad::compiler {
@@ -23,7 +24,7 @@ std::vector<int64_t> Tiles(const ScheduledKernel& usual) {
   }
   std::vector<int64_t> distinct;
   for (const int64_t tile : tiles) {
-    if (std::find(distinct.begin(), distinct.end(), tile) == distinct.end()) distinct.push_back(tile);
+    if (!Contains(distinct, tile)) distinct.push_back(tile);
   }
   return distinct;
 }
@@ -45,7 +46,7 @@ KernelSchedule WithSplit(const KernelSchedule& schedule, const std::string& dim,
   changed.order.erase(std::unique(changed.order.begin(), changed.order.end()), changed.order.end());
   if (factor == 0) return changed;
   changed.splits.push_back({dim, factor});
-  if (std::find(changed.order.begin(), changed.order.end(), outer) == changed.order.end()) {
+  if (!Contains(changed.order, outer)) {
     changed.order.insert(std::find(changed.order.begin(), changed.order.end(), inner), outer);
   }
   return changed;
@@ -55,8 +56,7 @@ std::vector<KernelSchedule> Splits(const ScheduledKernel& usual) {
   std::vector<KernelSchedule> schedules = {usual.schedule};
   if (usual.loops.empty()) return schedules;
   const KernelDim& dim = usual.kernel.dims[usual.loops.back().dim];
-  const bool is_bound = std::find(usual.schedule.bind.begin(), usual.schedule.bind.end(), dim.name) !=
-                        usual.schedule.bind.end();
+  const bool is_bound = Contains(usual.schedule.bind, dim.name);
   if (is_bound) return schedules;
   int64_t lanes = 1, factor = 0;
   for (const Statement& statement : usual.kernel.statements) lanes = std::max(lanes, statement.lanes);
@@ -66,7 +66,7 @@ std::vector<KernelSchedule> Splits(const ScheduledKernel& usual) {
   for (const int64_t other : Dims{0, lanes, 2 * lanes, 4 * lanes, 8 * lanes, 256}) {
     if (other == factor || other == 1 || other > kMaxInnerIterations || (other > 0 && other >= dim.size)) continue;
     KernelSchedule changed = WithSplit(usual.schedule, dim.name, other);
-    if (std::find(schedules.begin(), schedules.end(), changed) == schedules.end()) schedules.push_back(changed);
+    if (!Contains(schedules, changed)) schedules.push_back(changed);
   }
   return schedules;
 }

@@ -1,6 +1,6 @@
 #include "compiler/kernel/kernel.h"
 
-#include <algorithm>
+#include "base/containers.h"
 
 namespace xlad::compiler {
 
@@ -19,7 +19,7 @@ Dims Kernel::sizes() const {
 int Kernel::WriterOf(int array) const {
   for (int s = 0; s < std::ssize(statements); ++s) {
     const std::vector<int>& results = statements[s].results;
-    if (std::find(results.begin(), results.end(), array) != results.end()) return s;
+    if (Contains(results, array)) return s;
   }
   return -1;
 }

@@ -1,6 +1,7 @@
 // Verifies kernels. VerifyProduct, in product_schedule.cc, verifies products.
 #include <algorithm>
 
+#include "base/containers.h"
 #include "base/powers_of_two.h"
 #include "compiler/analysis/plain_reducer.h"
 #include "compiler/kernel/kernel.h"
@@ -16,7 +17,7 @@ absl::Status Wrong(const Statement& statement, absl::string_view what) {
 
 bool UsesOnly(const Affine& position, const std::vector<int>& dims) {
   for (int d = 0; d < std::ssize(position.factors); ++d) {
-    if (position.factors[d] != 0 && std::find(dims.begin(), dims.end(), d) == dims.end()) return false;
+    if (position.factors[d] != 0 && !Contains(dims, d)) return false;
   }
   return true;
 }

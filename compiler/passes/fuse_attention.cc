@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/containers.h"
 #include "compiler/analysis/attention_cost.h"
 #include "compiler/analysis/attention_op.h"
 #include "compiler/analysis/clone.h"
@@ -76,7 +77,7 @@ class Finder {
 
   bool HasRowsOnly(const Instruction& value) const {
     const ScoreDims* dims = space_.DimsOf(value);
-    return dims != nullptr && std::find(dims->begin(), dims->end(), space_.column()) == dims->end();
+    return dims != nullptr && !Contains(*dims, space_.column());
   }
 
   // Whether the value depends only on positions and constants.
@@ -156,8 +157,7 @@ class Finder {
       if (at == computation_.root()) return false;
       for (const Instruction* user : at->users()) {
         const bool taken = std::any_of(regions.begin(), regions.end(), [&](const Region& other) {
-          return other.members.contains(user) ||
-                 std::find(other.products.begin(), other.products.end(), user) != other.products.end();
+          return other.members.contains(user) || Contains(other.products, user);
         });
         if (!taken) return false;
       }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "base/containers.h"
 #include "compiler/analysis/clone.h"
 #include "compiler/analysis/loop_indices.h"
 #include "compiler/analysis/step_computations.h"
@@ -239,7 +240,7 @@ absl::Status SumDotsAfterLoops(hlo::Module& module, PassContext& context) {
     if (loops.empty()) continue;
     FinishEdits(computation);  // Removes the elements of the sums, and loops that computed nothing else.
     for (Instruction* loop : Snapshot(*computation)) {
-      if (std::find(loops.begin(), loops.end(), loop) != loops.end()) DropDeadElements(loop);
+      if (Contains(loops, loop)) DropDeadElements(loop);
     }
     FinishEdits(computation);
   }

@@ -560,8 +560,7 @@ const std::vector<const AttributeRow*>& AttributeRows(Opcode opcode) {
     auto* const rows = new std::vector<std::vector<const AttributeRow*>>(OpcodeCount());
     for (const AttributeRow& row : kAttributeRows) {
       for (int o = 0; o < OpcodeCount(); ++o) {
-        const bool may = row.opcodes.empty() || std::find(row.opcodes.begin(), row.opcodes.end(),
-                                                          static_cast<Opcode>(o)) != row.opcodes.end();
+        const bool may = row.opcodes.empty() || Contains(row.opcodes, static_cast<Opcode>(o));
         if (may) (*rows)[o].push_back(&row);
       }
     }

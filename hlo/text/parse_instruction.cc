@@ -1,8 +1,8 @@
 // HLO text: parses one instruction with its shape, opcode, operands and attributes.
-#include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/containers.h"
 #include "hlo/infer/infer.h"
 #include "hlo/text/attribute_table.h"
 #include "hlo/text/parse.h"
@@ -22,7 +22,7 @@ const AttributeRow* FindRow(Opcode opcode, absl::string_view name) {
 // The error for an attribute that `opcode` does not have: it belongs to other opcodes, or it does not exist.
 std::string UnknownAttribute(Opcode opcode, absl::string_view name) {
   const std::vector<absl::string_view> names = AttributeNames();
-  if (std::find(names.begin(), names.end(), name) == names.end()) {
+  if (!Contains(names, name)) {
     return absl::StrCat("found unknown attribute \"", name, "\", expected an attribute of HLO",
                         Suggestion(name, names));
   }
@@ -215,7 +215,7 @@ bool Parser::ParseAttribute(Draft* draft, std::vector<const void*>* seen) {
   }
   const AttributeRow* const row = FindRow(instruction->opcode(), name);
   if (row != nullptr) {
-    if (std::find(seen->begin(), seen->end(), row) != seen->end()) {
+    if (Contains(*seen, row)) {
       return lexer_.Fail(at, absl::StrCat("found attribute \"", name, "\" again, expected it once"));
     }
     seen->push_back(row);

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/containers.h"
 #include "hlo/text/attribute_table.h"
 #include "hlo/text/parse.h"
 #include "hlo/text/text.h"
@@ -176,7 +177,7 @@ bool Parser::ParseHeader() {
   while (lexer_.Accept(',')) {
     const char* const at = lexer_.Here();
     if (!lexer_.ExpectWord("a header attribute, as in num_partitions=8", &name) || !lexer_.Expect('=')) return false;
-    if (std::find(seen.begin(), seen.end(), name) != seen.end()) {
+    if (Contains(seen, name)) {
       return lexer_.Fail(at, absl::StrCat("found header attribute \"", name, "\" again, expected it once"));
     }
     seen.push_back(name);
@@ -307,8 +308,7 @@ bool Parser::CheckParameters(const char* at, const Computation& computation) {
     if (instruction->opcode() == Opcode::kParameter) ++count;
   }
   const std::vector<Instruction*>& parameters = computation.parameters();
-  const bool whole =
-      std::ssize(parameters) == count && std::find(parameters.begin(), parameters.end(), nullptr) == parameters.end();
+  const bool whole = std::ssize(parameters) == count && !Contains(parameters, nullptr);
   if (whole) return true;
   if (count == 1) {
     return lexer_.Fail(at, absl::StrCat("found 1 parameter in %", computation.name(), ", expected number 0"));

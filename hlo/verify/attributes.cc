@@ -1,7 +1,7 @@
 // Verifier rules on the attributes that shape inference does not check.
-#include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/containers.h"
 #include "hlo/analysis/leaves.h"
 #include "hlo/infer/rules.h"
 #include "hlo/verify/rules.h"
@@ -32,7 +32,7 @@ absl::Status CheckChain(const Instruction& instruction) {
   for (const ChainRow& row : kChains) {
     if (row.done != instruction.opcode() || instruction.operand_count() < 1) continue;
     const Opcode opcode = instruction.operand(0)->opcode();
-    if (std::find(row.starts.begin(), row.starts.end(), opcode) == row.starts.end()) {
+    if (!Contains(row.starts, opcode)) {
       return Violation("async-pair", absl::StrCat("operand ", ToString(opcode)), ToString(*row.starts.begin()));
     }
   }

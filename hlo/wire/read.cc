@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/escaping.h"
+#include "base/containers.h"
 #include "google/protobuf/arena.h"
 #include "hlo/text/attribute_table.h"
 #include "hlo/text/parse.h"
@@ -167,8 +168,7 @@ class ModuleReader {
     const auto& instructions = computation.instructions();
     const auto count = std::count_if(instructions.begin(), instructions.end(), is_parameter);
     const std::vector<Instruction*>& parameters = computation.parameters();
-    if (std::ssize(parameters) == count &&
-        std::find(parameters.begin(), parameters.end(), nullptr) == parameters.end()) {
+    if (std::ssize(parameters) == count && !Contains(parameters, nullptr)) {
       return absl::OkStatus();
     }
     if (count == 1) return Bad("found 1 parameter, expected number 0");

@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
+#include "base/containers.h"
 #include "base/counted.h"
 #include "base/status.h"
 #include "proto/mesh.h"
@@ -122,9 +123,8 @@ void ApplyDropped(const CheckpointsDropped& dropped, int64_t unix_ns, Job* job) 
   } else if (!dropped.damaged_uri().empty()) {
     job->damaged.push_back(dropped.damaged_uri());
   }
-  std::erase_if(job->checkpoints, [&](const Checkpoint& checkpoint) {
-    return std::find(dropped.steps().begin(), dropped.steps().end(), checkpoint.step) != dropped.steps().end();
-  });
+  std::erase_if(job->checkpoints,
+                [&](const Checkpoint& checkpoint) { return Contains(dropped.steps(), checkpoint.step); });
 }
 
 void ApplyResized(const JobResized& resized, Job* job) {

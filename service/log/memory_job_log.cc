@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/containers.h"
 #include "service/log/job_log.h"
 
 namespace xlad::service {
@@ -52,12 +53,10 @@ class MemoryJobLog final : public JobLog {
 
   absl::Status Compact(const LogCompaction& compaction) override {
     const auto is_purged = [&](const std::string& job) {
-      return !job.empty() && std::find(compaction.jobs.begin(), compaction.jobs.end(), JobId(job)) !=
-                                 compaction.jobs.end();
+      return !job.empty() && Contains(compaction.jobs, JobId(job));
     };
     std::erase_if(store_->events, [&](const JobEvent& event) {
-      return is_purged(event.job_id()) || std::find(compaction.events.begin(), compaction.events.end(),
-                                                    event.sequence()) != compaction.events.end();
+      return is_purged(event.job_id()) || Contains(compaction.events, event.sequence());
     });
     std::erase_if(store_->metrics, [&](const auto& row) { return is_purged(row.first.str()); });
     return absl::OkStatus();

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/containers.h"
 #include "collectives/plan/check.h"
 #include "collectives/plan/cost.h"
 #include "collectives/plan/message_type.h"
@@ -306,7 +307,7 @@ google::protobuf::RepeatedPtrField<MeshAxis> ShrunkMesh(const google::protobuf::
   int64_t best_devices = 0;
   const int64_t all = DeviceCount(mesh);
   for (int a = 0; a < mesh.size(); ++a) {
-    if (std::find(axes.begin(), axes.end(), mesh[a].name()) == axes.end()) continue;
+    if (!Contains(axes, mesh[a].name())) continue;
     const int64_t others = all / mesh[a].size();
     const int64_t size = std::min<int64_t>(mesh[a].size() - 1, devices / others);
     if (size < 1 || size * others <= best_devices) continue;
@@ -352,7 +353,7 @@ LaunchTask LaunchFor(const Job& job, const Peer& peer) {
   }
   launch.set_shards_per_device(peer.shards_per_device());
   const std::string& secret = job.placed.session_secret();
-  const bool is_first = std::find(peer.devices().begin(), peer.devices().end(), 0) != peer.devices().end();
+  const bool is_first = Contains(peer.devices(), 0);
   const bool has_own_key = !secret.empty() && !is_first;
   launch.set_session_key(has_own_key ? security::FollowerKey(secret, peer.worker_id()) : job.placed.session_key());
   if (is_first) launch.set_session_secret(secret);

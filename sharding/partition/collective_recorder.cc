@@ -4,6 +4,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "base/containers.h"
 #include "base/sort_distinct.h"
 #include "hlo/attribute_keys.h"
 
@@ -14,7 +15,7 @@ using Kind = ReshardStep::Kind;
 
 void AppendNew(const std::vector<std::string>& lines, std::vector<std::string>* to) {
   for (const std::string& line : lines) {
-    if (std::find(to->begin(), to->end(), line) == to->end()) to->push_back(line);
+    if (!Contains(*to, line)) to->push_back(line);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "base/containers.h"
 #include "hlo/attribute_keys.h"
 #include "sharding/model/axes.h"
 
@@ -23,7 +24,7 @@ std::pair<size_t, size_t> OperandDimOf(const OpRule& rule, size_t f) {
   for (size_t leaf = 0; leaf < rule.operands.size(); ++leaf) {
     for (size_t d = 0; d < rule.operands[leaf].size(); ++d) {
       const DimensionFactors& factors = rule.operands[leaf][d];
-      if (std::find(factors.begin(), factors.end(), f) != factors.end()) return {leaf, d};
+      if (Contains(factors, f)) return {leaf, d};
     }
   }
   return {0, 0};

@@ -1,6 +1,6 @@
 #include "sharding/partition/partition_context.h"
 
-#include <algorithm>
+#include "base/containers.h"
 
 namespace xlad::sharding {
 
@@ -13,7 +13,7 @@ hlo::Computation* PartitionContext::Cloned(const hlo::Computation& computation) 
 void PartitionContext::Warn(const hlo::Instruction& op, absl::string_view what) {
   const std::string place = source_.module->SourceOf(op);
   std::string warning = absl::StrCat(op.name(), ": ", what, place.empty() ? "" : absl::StrCat(" (", place, ")"));
-  if (std::find(warnings_.begin(), warnings_.end(), warning) == warnings_.end()) {
+  if (!Contains(warnings_, warning)) {
     warnings_.push_back(std::move(warning));
   }
 }

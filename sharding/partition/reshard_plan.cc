@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/containers.h"
 #include "sharding/cost/cost.h"
 #include "sharding/partition/deferred_reductions.h"
 
@@ -106,7 +107,7 @@ bool Planner::TryExtend(size_t d, bool out_of_order, Kind kind) {
   AxisList grown = state_[d];
   for (size_t k = prefix ? state_[d].size() : 0; k < target_[d].size(); ++k) {
     const AxisRef& axis = target_[d][k];
-    const bool partial = std::find(reduce_.begin(), reduce_.end(), axis) != reduce_.end();
+    const bool partial = Contains(reduce_, axis);
     const bool free = !partial && !Used(axis);
     if ((!free && !partial) || (partial && !slice.empty()) || (free && !scatter.empty())) {
       if (out_of_order && slice.empty() && scatter.empty()) continue;

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "base/containers.h"
 #include "sharding/model/axes.h"
 #include "sharding/propagate/projection.h"
 
@@ -170,7 +171,7 @@ class NodePropagation {
     for (size_t t = 0; t < tensors(); ++t) {
       const int v = value_id(t);
       // A value that occurs several times in the node is written once. The next visit of the node uses the result.
-      if (std::find(changed.begin(), changed.end(), v) != changed.end()) continue;
+      if (Contains(changed, v)) continue;
       if (WriteBack(node_.rule, factors_of(t), projections_[t], &values_[v].sharding)) {
         changed.push_back(v);
       }

@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/containers.h"
 #include "hlo/analysis/leaves.h"
 #include "hlo/attribute_keys.h"
 #include "sharding/import/annotations.h"
@@ -173,8 +174,8 @@ class FlowGraphBuilder {
       const Axis& axis = module_.mesh.axes()[a];
       const AxisRef whole = module_.mesh.Whole(a);
       const std::vector<std::string> names = absl::StrSplit(text->second, absl::ByAnyChar("{}\",<> "));
-      const bool named = std::find(names.begin(), names.end(), axis.name) != names.end();
-      const bool known = std::find(axes->begin(), axes->end(), whole) != axes->end();
+      const bool named = Contains(names, axis.name);
+      const bool known = Contains(*axes, whole);
       if (named && !known && axis.size > 1) axes->push_back(whole);
     }
   }
@@ -322,7 +323,7 @@ class FlowGraphBuilder {
       FlowValue& value = graph_.values[graph_.value_of_slot_[slot]];
       AxisList& unusable = value.sharding.replicated;
       for (const AxisRef& axis : manual) {
-        if (std::find(unusable.begin(), unusable.end(), axis) != unusable.end()) continue;
+        if (Contains(unusable, axis)) continue;
         unusable.push_back(axis);
         value.manual.push_back(axis);
       }

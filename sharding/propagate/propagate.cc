@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/containers.h"
 #include "base/work.h"
 #include "sharding/import/inline_calls.h"
 #include "sharding/model/axes.h"
@@ -188,9 +189,7 @@ class Propagator {
 
 // Marks the sharding as final.
 void Close(FlowValue* value) {
-  std::erase_if(value->sharding.replicated, [&](const AxisRef& axis) {
-    return std::find(value->manual.begin(), value->manual.end(), axis) != value->manual.end();
-  });
+  std::erase_if(value->sharding.replicated, [&](const AxisRef& axis) { return Contains(value->manual, axis); });
   for (DimensionSharding& dim : value->sharding.dims) {
     dim.closed = true;
     dim.priority = 0;

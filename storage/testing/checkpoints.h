@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/rounding.h"
 #include "storage/checkpoint_folder.h"
 #include "storage/checkpoint_shard.h"
 #include "storage/store.h"
@@ -46,7 +47,7 @@ inline std::vector<Box> RandomBoxes(Random& random, const Shape& shape, int64_t 
     Box box = FullBox(shape);
     int64_t index = device;
     for (const int64_t d : tensor::Indices(parts)) {
-      const int64_t rows = (shape.dims[d] + parts[d] - 1) / parts[d];
+      const int64_t rows = CeilDiv(shape.dims[d], parts[d]);
       box.lo[d] = std::min(shape.dims[d], rows * (index % parts[d]));
       box.hi[d] = std::min(shape.dims[d], box.lo[d] + rows);
       index /= parts[d];

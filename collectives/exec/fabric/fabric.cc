@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/containers.h"
 #include "base/log.h"
 #include "base/process/cores.h"
 #include "collectives/exec/device/device_communicator.h"
@@ -66,7 +67,7 @@ absl::StatusOr<std::unique_ptr<Fabric>> Fabric::Make(const FabricOptions& option
   std::unique_ptr<Fabric> fabric(new Fabric(abort));
   std::map<int, PeerInfo> peers;
   for (int device = 0; device < options.num_devices; ++device) {
-    if (std::find(options.devices.begin(), options.devices.end(), device) != options.devices.end()) continue;
+    if (Contains(options.devices, device)) continue;
     XLAD_ASSIGN_OR_RETURN(const std::string text, bootstrap.Get(PeerKey(device)));
     XLAD_ASSIGN_OR_RETURN(peers[device], DecodePeer(text));
   }

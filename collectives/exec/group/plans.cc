@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/containers.h"
 #include "collectives/plan/mapped.h"
 
 namespace xlad::collectives {
@@ -83,7 +84,7 @@ std::vector<CollectivePlan> GroupPlans(const CollectiveSpec& spec, bool register
   constexpr int64_t kMinChunkBytes = 4 << 10;
   std::vector<CollectivePlan> plans = {ChooseGroupPlan(spec, registered, machine).plan};
   const auto add = [&](CollectivePlan plan) {
-    if (std::find(plans.begin(), plans.end(), plan) == plans.end()) plans.push_back(std::move(plan));
+    if (!Contains(plans, plan)) plans.push_back(std::move(plan));
   };
   const int64_t width = tensor::ByteWidth(spec.type);
   const int64_t bytes = LargestInput(spec) * width;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/containers.h"
 #include "base/log.h"
 #include "collectives/exec/text_links.h"
 
@@ -156,7 +157,7 @@ absl::Status HostCommunicator::ComparePlans(Meeting* meeting) const {
     if (bytes > 0) std::memcpy(theirs.data(), text.data(), bytes);
     for (int spec = 0; spec < std::ssize(collectives); ++spec) {
       const std::vector<int>* const group = FindGroup(collectives[spec], device).first;
-      const bool are_together = group != nullptr && std::find(group->begin(), group->end(), peer) != group->end();
+      const bool are_together = group != nullptr && Contains(*group, peer);
       if (!are_together || own[spec] == theirs[spec]) continue;
       const std::string plan = PlacedAs(spec).plan.ToString();
       XLAD_RETURN_IF_ERROR(meeting->Send(peer, plan));

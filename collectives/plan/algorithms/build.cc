@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/containers.h"
 
 namespace xlad::collectives {
 
@@ -185,7 +186,7 @@ std::vector<Interval> Merged(std::vector<Interval> intervals) {
 }
 
 std::string RefuseKinds(const CollectiveSpec& spec, std::initializer_list<CollectiveKind> kinds) {
-  if (std::find(kinds.begin(), kinds.end(), spec.kind) != kinds.end()) return "";
+  if (Contains(kinds, spec.kind)) return "";
   return absl::StrJoin(kinds, " or ",
                        [](std::string* out, CollectiveKind kind) { absl::StrAppend(out, ToString(kind)); });
 }

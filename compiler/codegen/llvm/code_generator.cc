@@ -34,6 +34,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/containers.h"
 #include "compiler/kernel/object_emitter.h"
 
 namespace xlad::compiler {
@@ -186,9 +187,8 @@ class LlvmCodeGenerator final : public CodeGenerator {
     for (llvm::Function* function : late) Prepare(*function);
     Pipeline(builder, quick).run(module, modules);
     if (late.empty()) return absl::OkStatus();
-    llvm::removeFromUsedLists(module, [&](llvm::Constant* global) {
-      return std::find(late.begin(), late.end(), global->stripPointerCasts()) != late.end();
-    });
+    llvm::removeFromUsedLists(module,
+                              [&](llvm::Constant* global) { return Contains(late, global->stripPointerCasts()); });
     for (llvm::Function* function : late) {
       function->removeFnAttr(llvm::Attribute::NoInline);
       function->addFnAttr(llvm::Attribute::AlwaysInline);

@@ -93,7 +93,7 @@ bool DependsOn(const Elements& elements, const Instruction* instruction, const I
   std::set<const Instruction*> seen;
   std::vector<const Instruction*> found;
   CollectReductions(elements, instruction, &seen, &found);
-  return instruction != on && std::find(found.begin(), found.end(), on) != found.end();
+  return instruction != on && Contains(found, on);
 }
 
 // Removes the first reduction from `rest`, and all others that the same pass can compute: they have equal operand sizes

@@ -1,9 +1,9 @@
 // A reduction that is emitted, and its dimensions.
 #pragma once
 
-#include <algorithm>
 #include <vector>
 
+#include "base/containers.h"
 #include "compiler/codegen/llvm/elements.h"
 #include "compiler/codegen/llvm/reducer.h"
 
@@ -44,7 +44,7 @@ struct DimensionSplit {
   explicit DimensionSplit(const hlo::Instruction* reduce) : sizes(reduce->operand(0)->shape().dims()) {
     for (int64_t d = 0; d < std::ssize(sizes); ++d) {
       const tensor::Dims& dims = reduce->dimensions();
-      const bool is_reduced = std::find(dims.begin(), dims.end(), d) != dims.end();
+      const bool is_reduced = Contains(dims, d);
       (is_reduced ? reduced : kept).push_back(d);
       if (sizes[d] != 1) columns = !is_reduced;
     }

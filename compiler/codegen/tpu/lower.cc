@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/containers.h"
 #include "compiler/analysis/op_cost.h"
 #include "compiler/codegen/tpu/element_code.h"
 #include "compiler/codegen/tpu/lowering.h"
@@ -255,7 +256,7 @@ namespace {
 
 // The computations whose instructions are steps: the entry, and the computations of its loops and branches.
 void AppendStepComputations(const Computation& computation, std::vector<const Computation*>* all) {
-  if (std::find(all->begin(), all->end(), &computation) != all->end()) return;
+  if (Contains(*all, &computation)) return;
   all->push_back(&computation);
   for (const auto& instruction : computation.instructions()) {
     const bool has_steps = instruction->opcode() == Opcode::kWhile || instruction->opcode() == Opcode::kConditional ||

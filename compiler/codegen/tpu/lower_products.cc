@@ -1,6 +1,7 @@
 // Products of matrices on the matrix units; dots and convolutions as products.
 #include <algorithm>
 
+#include "base/containers.h"
 #include "base/rounding.h"
 #include "base/status.h"
 #include "compiler/analysis/library_op.h"
@@ -35,7 +36,7 @@ bool IsSmallPatch(const Dims& sizes) {
 Dims Without(int64_t ndim, const Dims& a, const Dims& b) {
   Dims out;
   for (int64_t d = 0; d < ndim; ++d) {
-    const bool is_taken = std::find(a.begin(), a.end(), d) != a.end() || std::find(b.begin(), b.end(), d) != b.end();
+    const bool is_taken = Contains(a, d) || Contains(b, d);
     if (!is_taken) out.push_back(d);
   }
   return out;

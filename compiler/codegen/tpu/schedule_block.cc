@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 
+#include "base/containers.h"
 #include "base/status.h"
 #include "compiler/codegen/tpu/llo_builder.h"
 
@@ -104,7 +105,7 @@ class Allocator {
   int Evict() {
     int victim = -1;
     for (int r = 0; r < kVectorRegisters; ++r) {
-      if (std::find(pinned_.begin(), pinned_.end(), r) != pinned_.end()) continue;
+      if (Contains(pinned_, r)) continue;
       if (victim < 0 || NextUse(holds_[r]) > NextUse(holds_[victim])) victim = r;
     }
     Place& place = places_[holds_[victim]];

@@ -5,10 +5,9 @@
 // MakeKernelExecutable load object code that the kind can run. Then run device_conformance_test until nothing fails.
 #pragma once
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -19,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "base/containers.h"
 #include "base/kernel_abi.h"
 #include "runtime/devices/registry/registry.h"
 #include "tensor/element_type.h"
@@ -64,10 +64,7 @@ class DeviceConformance : public ::testing::TestWithParam<DeviceKind> {
 
   bool HasCallbacks() const { return !kKindsWithoutCallbacks.contains(GetParam().name); }
 
-  bool HasMemory(MemoryKind kind) const {
-    const std::vector<MemoryKind>& memory = GetParam().memory;
-    return std::find(memory.begin(), memory.end(), kind) != memory.end();
-  }
+  bool HasMemory(MemoryKind kind) const { return Contains(GetParam().memory, kind); }
 
   template <typename T>
   std::unique_ptr<DeviceMemory> Upload(const std::vector<T>& values, MemoryKind kind = MEMORY_DEVICE) {

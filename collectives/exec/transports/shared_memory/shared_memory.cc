@@ -17,6 +17,7 @@
 #include "absl/strings/strip.h"
 #include "base/file_system.h"
 #include "base/random.h"
+#include "base/rounding.h"
 
 namespace xlad::collectives {
 namespace {
@@ -151,7 +152,7 @@ size_t SharedPipe::SegmentBytes(size_t ring_bytes) { return sizeof(Head) + 64 + 
 // Side 0 writes to the first ring and reads the second.
 void SharedPipe::MapRings(size_t ring_bytes, int side) {
   ring_bytes_ = ring_bytes;
-  std::byte* at = segment_->data() + (sizeof(Head) + 63) / 64 * 64;
+  std::byte* at = segment_->data() + RoundUp(sizeof(Head), 64);
   Ring* rings[2] = {reinterpret_cast<Ring*>(at), reinterpret_cast<Ring*>(at + sizeof(Ring))};
   std::byte* bytes[2] = {at + 2 * sizeof(Ring), at + 2 * sizeof(Ring) + ring_bytes};
   out_ = rings[side];
