@@ -11,7 +11,7 @@ namespace xlad::service {
 // between them (RetryPauseMs) it is read for the last time at least 15 s after the first finding.
 inline constexpr int64_t kFindingsOfOneHost = 5;
 
-// Notes the damage that the worker reports with this message: the checkpoint from which the job's starting attempt
+// Records the damage that the worker reports with this message: the checkpoint from which the job's starting attempt
 // begins is damaged, or a part of it no longer exists. Does nothing for other failures, or if the place of the
 // checkpoint cannot be reached.
 void NoteDamage(const Job& job, const WorkerId& worker, const TaskFailed& message, Attempt* attempt);

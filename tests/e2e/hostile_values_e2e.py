@@ -253,7 +253,7 @@ class HostileValues(unittest.TestCase):
         return message
 
     def note(self, name, code, what):
-        """Notes a wrong answer, at most three for each call and status."""
+        """Records a wrong answer, at most three for each call and status."""
         noted = self.wrong.setdefault((name, code.name), [])
         if len(noted) < 3:
             noted.append(what)

@@ -136,8 +136,8 @@ def cannot_make_hosts(ipv6=False):
         with hosts(1, ipv6=ipv6) as net:
             code, _, err = net.run_argv([*net.argv(1, [])[:-1], "true"])
     except RuntimeError as error:
-        return f"this kernel or container lacks a part of them: {error}"
-    return None if code == 0 else f"this kernel or container starts no processes on them: {err}"
+        return f"this kernel or container lacks something that they need: {error}"
+    return None if code == 0 else f"this kernel or container cannot start processes on them: {err}"
 
 
 @unittest.skipIf(cannot_make_hosts(), f"no hosts: {cannot_make_hosts()}")
@@ -213,7 +213,7 @@ class SeveralHosts(unittest.TestCase):
             self.assertGreater(waits, 0, "the rate of the link was not limited")
             self.assertGreater(sent - before, steps * GRADIENT_BYTES, "the hosts did not exchange the gradients")
             self.assertLess(8 * (sent - before), seconds * RATE_MBIT * 1.1e6, "the link was faster than its limit")
-            print(f"{steps} steps in {seconds:.1f} s, {(sent - before) / steps / 1e6:.1f} MB of host 3 in each",
+            print(f"{steps} steps in {seconds:.1f} s, {(sent - before) / steps / 1e6:.1f} MB sent by host 3 in each",
                   flush=True)
             expected = expected_losses(NANO_GPT, "dp4_tp2")
             for step, (found, want) in enumerate(zip(loss, expected[:steps], strict=True)):
