@@ -148,7 +148,7 @@ TEST_F(WorkerCoreTest, ALimitedNumberOfMetricsIsNotAcknowledged) {
   EXPECT_TRUE(has_shard && has_end);
 }
 
-// Otherwise the coordinator would take the shard for a success after the failure.
+// Otherwise the coordinator would regard the shard as a success after the failure.
 TEST_F(WorkerCoreTest, AFailureToSaveFollowsTheShardsBeforeIt) {
   Attach(/*takes_shard_failures=*/true);
   Launch(1);

@@ -171,7 +171,7 @@ class Howto(unittest.TestCase):
 
     @unittest.skipIf(cannot_make_hosts(), f"no hosts: {cannot_make_hosts()}")
     def test_page_run_on_several_hosts(self):
-        """Runs the worker on host 10.0.0.2, and the rest on 10.0.0.1. Both hosts have another /var/lib."""
+        """Runs the worker on host 10.0.0.2, and the rest on 10.0.0.1. Each host has its own /var/lib."""
         var = self.where / "var"
         var.mkdir()
         net = PageHosts()

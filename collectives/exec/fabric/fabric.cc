@@ -16,7 +16,7 @@ namespace xlad::collectives {
 namespace {
 
 // Separates the address of a device for NCCL from the name of its shared memory. A worker of a version without shared
-// memory takes the name for a part of a message.
+// memory treats the name as a part of a message.
 constexpr char kGreetingSeparator[] = "\t";
 
 // Must change when other collectives run in shared device memory than before, or with other messages. Devices of

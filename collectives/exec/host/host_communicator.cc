@@ -91,7 +91,7 @@ absl::Status HostCommunicator::FormGroups() {
 }
 
 // Exchanges addresses, greetings and the names of rules with all peers. A worker of a version without rules sends no
-// name. It takes a name that it receives for the end of the greeting, which has no effect.
+// name. It treats a name that it receives as the end of the greeting, which has no effect.
 absl::Status HostCommunicator::Greet(Meeting* meeting) {
   const int device = options_.messages.device;
   const std::vector<int> peers = messages_->Peers();
