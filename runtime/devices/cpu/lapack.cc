@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "base/status.h"
 #include "runtime/devices/cpu/lapack_matrix.h"
 #include "runtime/devices/cpu/library_op.h"
 #include "tensor/lapack_call.h"
@@ -131,18 +131,12 @@ absl::Status CheckLapack(const LapackOp& op) {
 template <typename T>
 absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareFor(const LapackOp& op) {
   LapackFunction<T> function = nullptr;
-  std::vector<absl::string_view> names;
   for (const auto& routines : {LapackFactorRoutines<T>(), LapackSpectralRoutines<T>()}) {
     for (const LapackRoutine<T>& routine : routines) {
       if (routine.name == op.routine()) function = routine.function;
-      names.push_back(routine.name);
     }
   }
-  if (function == nullptr) {
-    return absl::UnimplementedError(absl::StrCat("found routine ", op.routine(), " for ",
-                                                 tensor::ToString(tensor::TypeFromWire(op)), ", expected one of ",
-                                                 absl::StrJoin(names, ", ")));
-  }
+  XLAD_CHECK(function != nullptr) << "no implementation of " << op.routine();
   XLAD_ASSIGN_OR_RETURN(const LapackLibrary<T>* library, LoadLapack<T>());
   return std::make_unique<PreparedLapack<T>>(op, library, function);
 }
