@@ -89,7 +89,8 @@ TEST(BlobStore, AReaderThatIsOpenedDuringARemovalIsNotKept) {
   }
 }
 
-// For example, the check fails if the client has left: to verify a blob that is larger than the memory takes long.
+// For example, the check fails if the client has left, because it takes long to verify a blob that is larger than the
+// memory.
 TEST(BlobStore, VerifyingEndsWithTheErrorOfItsCheck) {
   MemoryFiles files;
   BlobStore store = *BlobStore::Open(files, "/blobs");
