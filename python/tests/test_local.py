@@ -133,9 +133,29 @@ class Ends(unittest.TestCase):
             os.killpg(process.pid, signal.SIGINT)
             _, errors = process.communicate(timeout=PATIENCE_S)
             self.assertEqual(process.returncode, -signal.SIGINT, errors)
-            self.assertIn("KeyboardInterrupt", errors)
+            self.assertRegex(errors, "KeyboardInterrupt|^xlad: interrupted in <string>:")
             wait_for(lambda: not any(pathlib.Path("/proc", pid).exists() for pid in pids.split()),
                      "the processes to end")
+
+    def test_ctrl_c_inside_the_package_prints_the_call(self):
+        script = """
+import functools, signal
+import xlad
+cluster = xlad.local()
+check = xlad.interrupts.check
+xlad.interrupts.check = functools.partial(signal.raise_signal, signal.SIGINT)
+try:
+    cluster.jobs()
+finally:
+    xlad.interrupts.check = check
+"""
+        with tempfile.TemporaryDirectory() as where:
+            path = pathlib.Path(where, "train.py")
+            path.write_text(script)
+            done = subprocess.run([sys.executable, path], env={**os.environ, "TMPDIR": where}, capture_output=True,
+                                  text=True, timeout=PATIENCE_S)
+        self.assertEqual((done.returncode, done.stderr),
+                         (-signal.SIGINT, f"xlad: interrupted in {path}:8: cluster.jobs()\n"))
 
     def test_ctrl_c_inside_the_garbage_collector_is_not_lost(self):
         script = """
@@ -155,6 +175,7 @@ with xlad.local():
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_S)
         self.assertEqual((done.returncode, done.stdout), (-signal.SIGINT, ""), done.stderr)
         self.assertTrue(done.stderr.endswith("KeyboardInterrupt\n"), done.stderr)
+        self.assertNotIn("interrupts.py", done.stderr)
 
     def test_repeated_ctrl_c_loses_nothing(self):
         script = """

@@ -3,7 +3,7 @@
 Python drops exceptions that are raised inside a callback of its garbage collector, and JAX and this package have such
 callbacks: a KeyboardInterrupt that is raised there never reaches the user. If a KeyboardInterrupt is raised while gRPC
 takes a lock, gRPC waits forever. While a cluster is in use, an interrupt that arrives at either of these points is
-deferred.
+deferred. If an interrupt inside this package ends the program, one line with the user's call replaces the traceback.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import contextlib
 import gc
 import os
 import signal
+import sys
 import threading
+import traceback
 import weakref
 from collections.abc import Iterator
-from types import CodeType, FrameType
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 import grpc
@@ -23,6 +25,7 @@ import grpc
 WHOLE: set[CodeType] = set()  # An interrupt during one of these functions is deferred until it has returned.
 _PUT_OFF_S = 0.01
 _GRPC = os.path.dirname(grpc.__file__) + os.sep
+_INSIDE = (os.path.dirname(__file__) + os.sep, _GRPC, threading.__file__)  # Files of frames that do not help users.
 _WAIT = threading.Condition.wait.__code__
 _users = 0
 _critical = 0  # The number of `put_off` blocks that the main thread is in.
@@ -102,6 +105,39 @@ def _send_again() -> None:
     again.start()
 
 
+def _without_handler(trace: TracebackType | None) -> TracebackType | None:
+    """Removes the frames of the handler from the end of the traceback."""
+    at = trace
+    while at is not None:
+        if at.tb_next is not None and at.tb_next.tb_frame.f_code is _on_interrupt.__code__:
+            at.tb_next = None
+        at = at.tb_next
+    return trace
+
+
+def _interrupted_call(trace: TracebackType | None) -> str:
+    """Returns the user's call into this package, as in "train.py:12: run.result()", if only code of this package and of
+    gRPC was running inside it. Otherwise, returns an empty text."""
+    frames = traceback.extract_tb(trace)
+    inside = 0
+    while inside < len(frames) and frames[-1 - inside].filename.startswith(_INSIDE):
+        inside += 1
+    if inside == len(frames) or not any(f.filename.startswith(_INSIDE[0]) for f in frames[len(frames) - inside:]):
+        return ""
+    call = frames[-1 - inside]
+    return f"{call.filename}:{call.lineno}" + (f": {call.line}" if call.line else "")
+
+
+def _on_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        trace = _without_handler(trace)
+        call = _interrupted_call(trace)
+        if call:
+            print(f"xlad: interrupted in {call}", file=sys.stderr)
+            return
+    sys.__excepthook__(kind, error, trace)
+
+
 def _is_main() -> bool:
     return threading.current_thread() is threading.main_thread()
 
@@ -166,8 +202,12 @@ def release() -> None:
 
 
 def _install() -> None:
-    """Replaces the handler of Python. An interrupt that was deferred before is dropped."""
+    """Replaces the handler of Python. An interrupt that was deferred before is dropped. Also replaces the hook of
+    Python for errors that end the program, unless the user has installed one. The hook remains after `release`, because
+    a `with` block of a cluster ends before the hook is called."""
     global _pending, _sent_again
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = _on_uncaught
     if _replace(signal.default_int_handler, _on_interrupt):
         _pending = _sent_again = False
 
