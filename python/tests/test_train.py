@@ -357,7 +357,7 @@ class Mistakes(ClusterTest):
         state, data = {"w": np.zeros(8, np.float32)}, {"x": np.ones((64, 8), np.float32)}
         keep = lambda s, b: (s, 0.0)
         for words, step, given, rows in [
-            ("found step 3", 3, state, data),
+            ("found a step of type int, expected", 3, state, data),
             ("found a step of 0 arguments, expected step\\(state, batch\\)", lambda: 0, state, data),
             ("found a step of 4 arguments", lambda a, b, c, d: 0, state, data),
             ("the step returned dict, expected a pair", lambda s, b: s, state, data),

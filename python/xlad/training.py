@@ -27,7 +27,8 @@ class Training:
     def __init__(self, step: Callable[..., Any], state: Tree, data: Any, *, steps: int, options: DataOptions,
                  name: str | None, stream: bool = False) -> None:
         if not callable(step):
-            raise TypeError(f"found step {step!r}, expected a function step(state, batch) -> (state, metrics)")
+            raise TypeError(f"found a step of type {type(step).__name__}, expected a function step(state, batch) -> "
+                            "(state, metrics)")
         steps = whole_number(steps, "steps")
         if stream and 0 < steps <= options.start_step:
             raise ValueError(f"found steps={steps} and start_step={options.start_step}, expected more steps: steps "
