@@ -179,7 +179,9 @@ class Trees(unittest.TestCase):
 
     def test_wrong_shardings_are_refused(self):
         for words, error, entry in [
-            (r"in_shardings\[0\]: found 'dp' for layers.0.weight", TypeError, {"layers": "dp", "n": None}),
+            (r"in_shardings\[0\]: found the text 'dp' for layers.0.weight, expected a PartitionSpec, such as P\('dp'\)",
+             TypeError, {"layers": "dp", "n": None}),
+            ("found 1 for layers.0.weight", TypeError, {"layers": 1, "n": None}),
             ("found axis 'pp'", ValueError, P("pp")),
             ("found axis 'tp' twice", ValueError, {"layers": P("tp", "tp"), "n": None}),
             ("for n of shape", ValueError, P("dp")),

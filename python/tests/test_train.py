@@ -1,6 +1,7 @@
 """Training on a local cluster equals jax.jit on one device, for all kinds of state, data and metrics."""
 
 import functools
+import pickle
 import tempfile
 import types
 import unittest
@@ -348,7 +349,7 @@ class Mistakes(ClusterTest):
             "found mesh {'dp': True}": {"mesh": {"dp": True}},
             r"found axis 'dp' twice in .* for x": {"mesh": two, "in_shardings": (None, P("dp", "dp"))},
             r"in_shardings\[0\]: ": {"mesh": two, "in_shardings": ({"z": P()}, None)},
-            r"in_shardings\[1\]: found 'dp' for x": {"mesh": two, "in_shardings": (None, "dp")},
+            r"in_shardings\[1\]: found the text 'dp' for x": {"mesh": two, "in_shardings": (None, "dp")},
         }.items():
             with self.subTest(words):
                 self.fails(words, step, state, data, **arguments)
@@ -374,6 +375,8 @@ class Mistakes(ClusterTest):
             ("state w: found 'a'", keep, {"w": "a"}, data), ("state w: found <built-in", keep, {"w": len}, data),
             ("found data of shapes x .*, y .*, expected arrays with equal", keep, state, {**data, "y": np.ones(3)}),
             (r"found f32\[3\] for batch in batch 1, expected f32\[4\]", keep, state, [np.ones(4), np.ones(3)]),
+            ("state w: found a masked array, expected .* array.filled", keep, {"w": np.ma.ones(3)}, data),
+            ("data x: found a masked array", keep, state, {"x": np.ma.masked_less(data["x"], 2)}),
             ("found no batches", keep, state, []),
             ("found random keys", keep, state, {"x": jax.random.split(jax.random.key(0), 4)}),
             ("calls back into Python", lambda s, b: (jax.debug.print("{}", b["x"][0, 0]), (s, 0.0))[1], state, data),
@@ -382,6 +385,17 @@ class Mistakes(ClusterTest):
                 self.fails(words, step, given, rows)
         with self.assertRaises(ZeroDivisionError):
             self.cluster.train(lambda s, b: 1 // 0, state, data, steps=1)
+        with self.assertRaisesRegex(ValueError, "expected no batch; arrays of rows .* a tuple or a dictionary"):
+            self.cluster.train(keep, state, [data["x"], data["x"]], steps=1, batch=4)
+        with self.assertRaisesRegex(TypeError, "found job 1, expected the id of a job, such as run.job_id"):
+            self.cluster.job(1)
+
+    def test_clusters_and_runs_are_not_pickled(self):
+        with self.assertRaisesRegex(TypeError, "a cluster cannot be pickled; .* xlad.connect"):
+            pickle.dumps(self.cluster)
+        run = self.cluster.train(lambda s: (s, 0.0), 1.0, steps=0)
+        with self.assertRaisesRegex(TypeError, f"a run cannot be pickled; .* cluster.job\\('{run.job_id}'\\)"):
+            pickle.dumps(run)
 
     def test_an_interrupted_loop_continues(self):
         run = self.cluster.train(lambda s: (s + 1, s), 0, steps=30_000)

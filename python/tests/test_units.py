@@ -183,6 +183,10 @@ class Data(unittest.TestCase):
                 all_batches({"x": array}, DataOptions(), 9)
             with self.assertRaisesRegex(TypeError, f"^f: found an array of {kind}, expected numbers .*static_argnums"):
                 program.to_array(array, "f")
+        for other in (np.arange(3, dtype=">f4"), np.arange(3, dtype=">i8")):  # The other byte order.
+            native = program.to_array(other, "f")
+            self.assertTrue(native.dtype.isnative)
+            np.testing.assert_array_equal(native, np.arange(3))
         self.assertEqual(program.to_array(2**31 - 1, "f").dtype, np.int32)
         for number in (2**31, -(2**31) - 1, 2**70):
             with self.assertRaisesRegex(OverflowError, f"^f: found {number}, expected an integer from -2147483648 to"):

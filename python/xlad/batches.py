@@ -93,7 +93,8 @@ def all_batches(data: Any, options: DataOptions, steps: int) -> Batches | None:
         return None
     if is_iterable(data):
         if options.batch is not None:
-            raise ValueError(f"found batch={options.batch} with a list or iterator of batches, expected no batch")
+            raise ValueError(f"found batch={options.batch} with a list or iterator of batches, expected no batch; "
+                             "arrays of rows that belong together can be a tuple or a dictionary")
         return _from_batches(list(_of_equal_size(itertools.islice(data, max(1, steps)), options.drop_last)))
     return _from_rows(data, options.batch, cut=options.seed is None)
 

@@ -232,6 +232,8 @@ class Cluster:
         """Returns the run of a job that this or another program submitted before. The run can be iterated over from its
         first step, waited for, and canceled. Its states have the structure of `like`, a tree of arrays or
         ShapeDtypeStructs like the initial state; without `like`, they are dictionaries of numpy arrays by name."""
+        if not isinstance(job_id, str):
+            raise TypeError(f"found job {job_id!r}, expected the id of a job, such as run.job_id")
         restore = dict if like is None else restore_like(like)
         status = self._connection.call("GetJob", job_id=job_id)
         names = list(status.metric_names)
@@ -260,6 +262,9 @@ class Cluster:
         self._connection.close()
         self._closed = True
         self._release_interrupts()  # Has an effect only once.
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"a cluster cannot be pickled; call xlad.connect({self.address!r}) in the other process")
 
     def __repr__(self) -> str:
         if self._closed:

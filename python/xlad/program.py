@@ -94,13 +94,16 @@ def to_array(leaf: Any, place: str, instead: str = _INSTEAD) -> np.ndarray:
         if not limits.min <= leaf <= limits.max:
             raise OverflowError(f"{place}: found {leaf}, expected an integer from {limits.min} to {limits.max}: JAX "
                                 f"converts integers of Python to {limits.dtype}")
+    if isinstance(leaf, np.ma.MaskedArray):
+        raise TypeError(f"{place}: found a masked array, expected an array without a mask, such as array.filled(0)")
     array = np.asarray(leaf)
     if array.dtype.kind in _KINDS:
         if hasattr(leaf, "dtype"):
             kind = _KINDS[array.dtype.kind]
             raise TypeError(f"{place}: found an array of {kind} ({array.dtype}), expected numbers{instead}")
         raise TypeError(f"{place}: found {type(leaf).__name__} {leaf!r}, expected an array or a number{instead}")
-    array = array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
+    native = array.dtype.newbyteorder("=")  # Files of other machines may have the other byte order.
+    array = array.astype(jax.dtypes.canonicalize_dtype(native), copy=False)
     return array.view(WeakArray) if is_weak(leaf) else array
 
 

@@ -122,6 +122,9 @@ class Run(Iterator[Step]):
             self._updates = None
             raise
 
+    def __reduce__(self) -> Any:
+        raise TypeError(f"a run cannot be pickled; call cluster.job({self.job_id!r}) in the other process")
+
     def __repr__(self) -> str:
         if self._status is None:
             return f"<run of {self.job_id}>"

@@ -133,6 +133,10 @@ def is_sharding(entry: Any) -> bool:
     return callable(entry) and jax.tree_util.treedef_is_leaf(jax.tree_util.tree_structure(entry))
 
 
+def _text_error(text: str, place: str = "") -> TypeError:
+    return TypeError(f"found the text {text!r}{place}, expected a PartitionSpec, such as P({text!r})")
+
+
 def spread(axes: Axes, entry: Any, tree: Tree, names: list[str], where: str,
            known_axes: Collection[str] = ()) -> list[P | None]:
     """Returns for each leaf of `tree` its PartitionSpec in `entry`, or None if `entry` has none. `entry` may be a
@@ -151,6 +155,8 @@ def spread(axes: Axes, entry: Any, tree: Tree, names: list[str], where: str,
                 spec = spec.spec
             if isinstance(spec, jax.sharding.Sharding):
                 spec = _of_devices(axes, spec, names[i])
+            if isinstance(spec, str):
+                raise _text_error(spec, f" for {names[i]}")
             if spec is not None and not isinstance(spec, P):
                 raise TypeError(f"found {spec!r} for {names[i]}, expected a PartitionSpec, a NamedSharding, a function "
                                 "or None")
@@ -163,7 +169,7 @@ def spread(axes: Axes, entry: Any, tree: Tree, names: list[str], where: str,
             parts = structure.flatten_up_to(tree)
         except ValueError:
             if text := next((part for part in entries if isinstance(part, str)), None):
-                raise TypeError(f"found the text {text!r}, expected a PartitionSpec, such as P({text!r})") from None
+                raise _text_error(text) from None
             jax.tree_util.tree_map(lambda *_: None, entry, tree, is_leaf=is_sharding)  # Its error names the node.
             raise
         first = 0
