@@ -60,9 +60,11 @@ absl::StatusOr<int> Number(const GetVariable& get, const Names& names) {
   const std::optional<std::string> text = First(get, names);
   int value = 0;
   if (text.has_value() && absl::SimpleAtoi(*text, &value)) return value;
-  return absl::InvalidArgumentError(absl::StrCat("found ", NameOf(get, names), "=",
-                                                 text.has_value() ? *text : "(not set)",
-                                                 ", expected a number; the variable is set by the launcher"));
+  const std::string name = NameOf(get, names);
+  const char* const advice =
+      absl::StartsWith(name, "XLAD_") ? "set it for each process" : "the variable is set by the launcher";
+  return absl::InvalidArgumentError(
+      absl::StrCat("found ", name, "=", text.has_value() ? *text : "(not set)", ", expected a number; ", advice));
 }
 
 // The process that started this one, with its start time, because process ids are reused.

@@ -45,6 +45,8 @@ TEST(Launcher, RefusesValuesThatAreNotARank) {
   EXPECT_FALSE(Detect({{"PMI_RANK", "x"}, {"PMI_SIZE", "2"}}).ok());
   EXPECT_FALSE(Detect({{"PMI_RANK", "-1"}, {"PMI_SIZE", "2"}}).ok());
   EXPECT_THAT(std::string(Detect({{"PMI_RANK", "1"}}).status().message()), HasSubstr("PMI_SIZE=(not set)"));
+  EXPECT_THAT(std::string(Detect({{"JOB_COMPLETION_INDEX", "1"}}).status().message()),
+              HasSubstr("XLAD_RANKS=(not set), expected a number; set it for each process"));
   const auto spread = Detect({{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "2"}});
   ASSERT_TRUE(spread.ok() && spread->has_value());
   EXPECT_TRUE(absl::IsUnimplemented(CheckOneHost(**spread)));
