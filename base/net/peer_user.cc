@@ -115,7 +115,7 @@ absl::StatusOr<uid_t> FindSameUser(const std::string& client, const std::string&
   if (*user == geteuid() || *user == 0) return *user;
   return absl::PermissionDeniedError(absl::StrCat("found a connection of user ", *user,
                                                   " of this machine, expected one of user ", geteuid(),
-                                                  ", who runs this process, or of root"));
+                                                  ", who runs the server, or of root"));
 }
 
 absl::Status CheckSameUser(const std::string& client, const std::string& server) {
