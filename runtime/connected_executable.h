@@ -82,6 +82,7 @@ class ConnectedExecutable {
 
   // The executable of a shard.
   const Executable& executable(int index = 0) const { return CodeOf(index).loaded->executable(); }
+  const Device& device(int index) const { return *CodeOf(index).device; }
   DeviceBuffers& buffers(int index) { return *shards_[index]->buffers; }
   // The launches of all shards since Prepare, and their collectives since Connect. Must not be called while a step is
   // running.

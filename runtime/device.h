@@ -114,6 +114,8 @@ class Device {
   virtual ~Device() = default;
   // "KIND" or "KIND:MODEL". The same as DeviceName (proto/device_name.h) of the target of its executables.
   virtual std::string Name() const = 0;
+  // Whether MEMORY_DEVICE is memory of this machine, which its processes share.
+  virtual bool uses_host_memory() const { return true; }
   // ResourceExhausted if there is not enough memory or `bytes` is negative, InvalidArgument if the device does not have
   // the kind of memory. The contents are undefined.
   virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes, MemoryKind kind) = 0;

@@ -1,10 +1,9 @@
 #include "runtime/device_buffers.h"
 
-#include <google/protobuf/message.h>
-
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/memory_need.h"
 
 namespace xlad::runtime {
 namespace {
@@ -57,42 +56,7 @@ void CloseChains(std::vector<int>* block_from, const std::vector<bool>& is_taken
   }
 }
 
-// The largest buffer of an allocation, and the instruction whose buffer it is.
-struct LargestBuffer {
-  int64_t bytes = -1;
-  std::string instruction;
-  std::string source;  // The place in the user's code, FILE:LINE.
-  int step = 0;        // The number of the program's step, from 1; a loop counts as one step.
-};
-
-// Visits the slices in a message of any type, recursively. `step` is the innermost step that contains the message.
-void FindLargest(const google::protobuf::Message& message, int allocation, const Step& step, LargestBuffer* largest) {
-  if (message.GetDescriptor() == BufferSlice::descriptor()) {
-    const auto& slice = static_cast<const BufferSlice&>(message);
-    if (slice.allocation() != allocation || slice.bytes() <= largest->bytes) return;
-    largest->bytes = slice.bytes();
-    largest->instruction = step.name();
-    largest->source = step.source();
-    return;
-  }
-  const bool is_step = message.GetDescriptor() == Step::descriptor();
-  const Step& inner = is_step ? static_cast<const Step&>(message) : step;
-  const google::protobuf::Reflection* reflection = message.GetReflection();
-  std::vector<const google::protobuf::FieldDescriptor*> fields;
-  reflection->ListFields(message, &fields);
-  for (const google::protobuf::FieldDescriptor* field : fields) {
-    if (field->cpp_type() != google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) continue;
-    if (!field->is_repeated()) {
-      FindLargest(reflection->GetMessage(message, field), allocation, inner, largest);
-      continue;
-    }
-    for (int i = 0; i < reflection->FieldSize(message, field); ++i) {
-      FindLargest(reflection->GetRepeatedMessage(message, field, i), allocation, inner, largest);
-    }
-  }
-}
-
-// Describes an allocation for which there is not enough memory: its largest buffer and the bytes of the whole program.
+// Describes an allocation for which there is not enough memory: its largest values and the bytes of the whole program.
 std::string DescribeNeed(const Executable& executable, int allocation) {
   int64_t before = 0, all = 0;
   for (int a = 0; a < executable.allocations_size(); ++a) {
@@ -101,22 +65,12 @@ std::string DescribeNeed(const Executable& executable, int allocation) {
     if (a < allocation || other.kind() == Allocation::CONSTANT) before += other.bytes();
     all += other.bytes();
   }
-  LargestBuffer largest;
-  for (int s = 0; s < executable.steps_size(); ++s) {
-    const int64_t bytes = largest.bytes;
-    FindLargest(executable.steps(s), allocation, executable.steps(s), &largest);
-    if (largest.bytes > bytes) largest.step = s + 1;
-  }
-  const std::string line = largest.source.empty() ? "" : absl::StrCat(" (", largest.source, ")");
+  const std::string largest = LargestValues(executable, allocation);
   const int64_t bytes = executable.allocations(allocation).bytes();
-  return absl::StrCat(
-      "out of memory: cannot allocate ", bytes, " bytes",
-      largest.instruction.empty()
-          ? ""
-          : absl::StrCat("; the largest buffer has ", largest.bytes, " bytes and is that of ", largest.instruction,
-                         line, ", step ", largest.step, " of the program's ", executable.steps_size()),
-      "; the program needs ", all, " bytes per device, of which ", before, " are allocated",
-      "; use a smaller batch, more devices, or workers with more memory");
+  return absl::StrCat("out of memory: cannot allocate ", bytes, " bytes",
+                      largest.empty() ? "" : absl::StrCat("; the largest values: ", largest), "; the program needs ",
+                      all, " bytes per device, of which ", before, " are allocated",
+                      "; use a smaller batch, more devices, or workers with more memory");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/containers.h"
 #include "base/log.h"
+#include "runtime/memory_need.h"
 #include "tensor/wire.h"
 
 namespace xlad::runtime {
@@ -113,6 +114,7 @@ absl::Status SessionExecutor::Load(const SessionCommand& command) {
   LoadedProgram program;
   XLAD_ASSIGN_OR_RETURN(program.executable, ConnectedExecutable::Load({&stored, 1}, {devices_, command.plans(), {}},
                                                                       environment_, &abort_));
+  XLAD_RETURN_IF_ERROR(CheckHostMemory(*program.executable, launch_, environment_.worker_id, AvailableMemory::Now()));
   const Executable& executable = program.executable->executable();
   const auto read_all = [&](const auto& values, const auto& layouts, std::vector<EntryLayout>* out,
                             std::vector<int32_t>* numbers) -> absl::Status {

@@ -180,9 +180,10 @@ class World {
     for (const auto& listener : listeners_) status.Update(listener->Wait(sequence_));
     return status;
   }
-  // The layouts are 0: split, 1: replicated, 2: scalar.
-  void Load(int64_t program, bool whole) {
-    const Executable executable = MakeSessionExecutable(whole);
+  // The layouts are 0: split, 1: replicated, 2: scalar. The program has an unused allocation of `unused_bytes`.
+  void Load(int64_t program, bool whole, int64_t unused_bytes = 0) {
+    Executable executable = MakeSessionExecutable(whole);
+    AddAllocation(&executable, Allocation::TEMPORARY, unused_bytes);
     const std::string bytes = executable.SerializeAsString(), digest = Sha256Hex(bytes);
     store.PutBlob(digest, bytes);
     SessionCommand command;
@@ -320,6 +321,14 @@ TEST(SessionExecutor, RandomCallsKeepEveryArray) {
       EXPECT_FLOAT_EQ(world.Fetch(array, 2).values<float>()[0], static_cast<float>(value));
     }
   }
+}
+
+TEST(SessionExecutor, AProgramThatNeedsTooMuchMemoryIsRefused) {
+  World world({{0, 1, 2, 3}});
+  world.Load(1, /*whole=*/false, int64_t{1} << 45);
+  const absl::Status refused = world.WaitForAll();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("needs 141 TB for 4 devices of one worker, expected at most"));
 }
 
 TEST(SessionExecutor, AFailureEndsTheSessionOnAllWorkers) {

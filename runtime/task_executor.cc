@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "runtime/memory_need.h"
 
 namespace xlad::runtime {
 namespace {
@@ -95,7 +96,7 @@ absl::Status TaskExecutor::LoadExecutables() {
   for (int index = 0; index < std::ssize(devices_); ++index) {
     XLAD_RETURN_IF_ERROR(CheckMemoryOfShards(executable_->executable(index), launch_));
   }
-  return absl::OkStatus();
+  return CheckHostMemory(*executable_, launch_, environment_.worker_id, AvailableMemory::Now());
 }
 
 absl::Status TaskExecutor::Load() {

@@ -11,13 +11,18 @@
 
 namespace xlad {
 
-int64_t UsableMemoryBytes() {
+int64_t GroupMemoryBytes() {
   const int64_t machine = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
   int64_t usable = machine > 0 ? machine : INT64_MAX;
   ForEachCgroupFile("memory.max", [&](absl::string_view text) { usable = std::min(usable, MemoryLimitOf(text)); });
+  return usable;
+}
+
+int64_t UsableMemoryBytes() {
+  const int64_t usable = GroupMemoryBytes();
   rlimit data;
   if (getrlimit(RLIMIT_DATA, &data) == 0 && data.rlim_cur < static_cast<rlim_t>(usable)) {
-    usable = data.rlim_cur;
+    return static_cast<int64_t>(data.rlim_cur);
   }
   return usable;
 }

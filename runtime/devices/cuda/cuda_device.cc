@@ -48,6 +48,7 @@ class CudaDevice final : public Device {
   CudaDevice(std::shared_ptr<const Gpu> gpu, std::shared_ptr<const cuda::CublasLtContext> products)
       : gpu_(std::move(gpu)), products_(std::move(products)) {}
   std::string Name() const override { return kName; }
+  bool uses_host_memory() const override { return false; }
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes, MemoryKind kind) override {
     if (kind == MEMORY_PINNED_HOST) {
       XLAD_ASSIGN_OR_RETURN(void* const address, gpu_->AllocatePinned(bytes));
