@@ -195,6 +195,8 @@ class Trees(unittest.TestCase):
         ]:
             with self.subTest(words), self.assertRaisesRegex(error, words):
                 spread(entry, self.tree)
+        with self.assertRaisesRegex(ValueError, "found axis 'pp' in P.* for leaf 1, expected one of dp, tp"):
+            spread((P("dp"), P("pp")), (np.ones(2), np.ones(2)))
         with self.assertRaisesRegex(ValueError, "found axis 'dp' .*, expected a mesh with this axis, .* mesh=.'dp': 2"):
             shardings.spread({}, P("dp"), np.ones(4), ["x"], "in_shardings[0]")
 

@@ -374,6 +374,7 @@ class Mistakes(ClusterTest):
              data),
             ("state w: found 'a'", keep, {"w": "a"}, data), ("state w: found <built-in", keep, {"w": len}, data),
             ("found data of shapes x .*, y .*, expected arrays with equal", keep, state, {**data, "y": np.ones(3)}),
+            (r"found data of shapes leaf 0 \[64, 8\], leaf 1 \[3\]", keep, state, (data["x"], np.ones(3))),
             (r"found f32\[3\] for batch in batch 1, expected f32\[4\]", keep, state, [np.ones(4), np.ones(3)]),
             ("state w: found a masked array, expected .* array.filled", keep, {"w": np.ma.ones(3)}, data),
             ("data x: found a masked array", keep, state, {"x": np.ma.masked_less(data["x"], 2)}),

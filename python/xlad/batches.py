@@ -14,7 +14,7 @@ import numpy as np
 from xlad import safetensors
 from xlad.element_types import shape_text
 from xlad.job import as_int
-from xlad.trees import Tree, flatten, unflatten
+from xlad.trees import Tree, flatten, label, unflatten
 
 _MAX_PATH = 200  # The number of characters of a path that an error shows.
 
@@ -200,8 +200,8 @@ def _from_rows(data: Tree, rows: int | None, cut: bool) -> Batches:
     arrays = [_data_array(leaf, f"data {n}") for n, leaf in zip(names, leaves)]
     totals = {array.shape[0] if array.ndim else 0 for array in arrays}
     if len(totals) != 1 or 0 in totals:
-        raise ValueError(f"found data of shapes {', '.join(f'{n} {list(a.shape)}' for n, a in zip(names, arrays))}, "
-                         "expected arrays with equal numbers of rows, 1 or more")
+        shapes = ", ".join(f"{label(name)} {list(array.shape)}" for name, array in zip(names, arrays))
+        raise ValueError(f"found data of shapes {shapes}, expected arrays with equal numbers of rows, 1 or more")
     total = totals.pop()
     per_batch = total if rows is None else as_int(rows)
     if per_batch is None or not 1 <= per_batch <= total:

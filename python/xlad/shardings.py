@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 from xlad.arguments import positional
 from xlad.job import Axes, as_int, parse_axes
-from xlad.trees import Tree, plain
+from xlad.trees import Tree, label, plain
 
 
 class Placement(NamedTuple):
@@ -154,13 +154,13 @@ def spread(axes: Axes, entry: Any, tree: Tree, names: list[str], where: str,
             if isinstance(spec, NamedSharding):
                 spec = spec.spec
             if isinstance(spec, jax.sharding.Sharding):
-                spec = _of_devices(axes, spec, names[i])
+                spec = _of_devices(axes, spec, label(names[i]))
             if isinstance(spec, str):
-                raise _text_error(spec, f" for {names[i]}")
+                raise _text_error(spec, f" for {label(names[i])}")
             if spec is not None and not isinstance(spec, P):
-                raise TypeError(f"found {spec!r} for {names[i]}, expected a PartitionSpec, a NamedSharding, a function "
-                                "or None")
-            found[i] = None if spec is None else _on_mesh(axes, spec, names[i], np.shape(leaves[i]), known_axes)
+                raise TypeError(f"found {spec!r} for {label(names[i])}, expected a PartitionSpec, a NamedSharding, a "
+                                "function or None")
+            found[i] = None if spec is None else _on_mesh(axes, spec, label(names[i]), np.shape(leaves[i]), known_axes)
 
     structure: Any  # JAX does not declare the methods of a PyTreeDef.
     entries, structure = jax.tree_util.tree_flatten(entry, is_leaf=is_sharding)

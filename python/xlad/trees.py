@@ -31,6 +31,11 @@ def key_text(key: Any) -> str:
     return str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key))))
 
 
+def label(name: str) -> str:
+    """Returns how messages call the leaf with this name: "w" is called w, and "0", of a tuple, leaf 0."""
+    return f"leaf {name}" if name[:1].isdigit() else name
+
+
 def first_difference(found: Tree, expected: Tree, place: str) -> str:
     """Describes the first node at which the structures of two trees differ. `place` is the name of the trees."""
     import jax
