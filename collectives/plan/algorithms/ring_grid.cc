@@ -62,12 +62,16 @@ class Lane {
       for (size_t p = 0; p < phase; ++p) all = Part(all, grid_[order_[p]], self_[order_[p]]);
       return {Part(all, grid_[order_[phase]], at)};
     }
+    std::vector<int> begin(grid_.size()), end = grid_;
+    const auto fix = [&](int d, int coordinate) { end[d] = (begin[d] = coordinate) + 1; };
+    for (size_t p = 0; p < phase; ++p) fix(order_[p], self_[order_[p]]);
+    fix(order_[phase], at);
     std::vector<Interval> parts;
-    for (int p = 0; p < builder_.ranks(); ++p) {
-      const std::vector<int> coordinates = CoordinatesOf(grid_, p);
-      bool inside = coordinates[order_[phase]] == at;
-      for (size_t q = 0; q < phase; ++q) inside = inside && coordinates[order_[q]] == self_[order_[q]];
-      if (inside) parts.push_back(UnitOf(plan_, unit_, builder_.PartAt(p)));
+    for (std::vector<int> position = begin;;) {
+      parts.push_back(UnitOf(plan_, unit_, builder_.PartAt(PositionIn(grid_, position))));
+      size_t d = 0;
+      for (; d < grid_.size() && ++position[d] == end[d]; ++d) position[d] = begin[d];
+      if (d == grid_.size()) break;
     }
     return Merged(std::move(parts));
   }
