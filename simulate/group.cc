@@ -114,6 +114,7 @@ std::vector<CollectivePlan> CandidatesOf(CollectiveKind kind, const Network& net
     plans.push_back({.algorithm = "recursive_doubling"});
     plans.push_back({.algorithm = "halving_doubling"});
   }
+  plans.push_back({.algorithm = "direct"});
   return plans;
 }
 
@@ -248,11 +249,17 @@ absl::StatusOr<GroupTime> GroupTimer::Simulate(const GroupCollective& collective
   const bool few = !network.IsSymmetric() && network.ranks() > kMaxRanksOfAll;
   collectives::SimulateOptions options;
   options.memory_gigabytes_per_s = slice_.chip.hbm_bytes_per_s / 1e9;
+  options.moves_strided_data = true;  // The DMA of a chip copies rows of tiles that are a stride apart.
+  const auto direct_us = [&] {
+    return BoundUs({CollectiveKind::kAllToAll, collective.bytes, collective.shape}, slice_);
+  };
   for (const CollectivePlan& plan : CandidatesOf(collective.kind, network, few)) {
     const CollectiveSpec spec = SpecOf(collective, plan.channels * plan.chunks);
-    const bool is_translated = IsTranslated(plan, collective.kind, network);
-    if (spec.ranks > (is_translated ? all_to_all ? kMaxDirectRanks : kMaxChips : kMaxRanksOfOnePlan)) continue;
+    const bool is_translated = IsTranslated(plan, collective.kind, network), is_direct = plan.algorithm == "direct";
+    if (spec.ranks > (is_translated ? is_direct ? kMaxDirectRanks : kMaxChips : kMaxRanksOfOnePlan)) continue;
     if (all_to_all && !is_translated && spec.ranks > kMaxRanksOfAll) continue;
+    // `direct` sends at least the bytes of an all-to-all.
+    if (is_direct && !best.plan.empty() && direct_us() >= best.us) continue;
     const absl::StatusOr<SimulatedRun> run = is_translated ? collectives::SimulateRankZero(plan, spec, network, options)
                                                            : collectives::Simulate(plan, spec, network, options);
     if (absl::IsUnavailable(run.status())) {

@@ -128,7 +128,7 @@ TEST(GroupTimer, SharedSimulationsAreThoseOfEachGroup) {
 TEST(GroupTimer, ThePlanHasTheDimensionsOfTheGroup) {
   const Slice slice = SliceOf("v5e-4x8");
   GroupTimer timer(slice);
-  const auto time = timer.TimeOf({CollectiveKind::kAllGather, 1 << 16, WholeShape(slice)});
+  const auto time = timer.TimeOf({CollectiveKind::kAllGather, 1 << 24, WholeShape(slice)});
   ASSERT_TRUE(time.ok()) << time.status();
   EXPECT_THAT((*time)->plan, HasSubstr("grid=4x8"));
 }
@@ -151,6 +151,38 @@ TEST(GroupTimer, EveryKindAndSizeHasATime) {
         EXPECT_GE(us, 5) << ToString(kind) << " " << ToString(shape);
         EXPECT_LT(us, 1e6) << ToString(kind) << " " << ToString(shape);
       }
+    }
+  }
+}
+
+// "How to Scale Your Model": a gather of little data along dimensions that wrap around takes the latency of half of the
+// chips of each dimension.
+TEST(GroupTimer, LittleDataTakesTheLatencyOfTheFarthestChip) {
+  for (const char* const topology : {"v5e-1x16", "v5e-16x16", "v4-4x4x4", "v4-8x8x8", "v4-4x8x16"}) {
+    const Slice slice = SliceOf(topology);
+    double hops = 0;
+    for (const int size : slice.grid) hops += size / 2;
+    const double latency_us = (slice.chip.ici_launch_s + hops * slice.chip.ici_hop_s) * 1e6;
+    for (const CollectiveKind kind : {CollectiveKind::kAllGather, CollectiveKind::kReduceScatter}) {
+      EXPECT_NEAR(UsOf({kind, 4096, WholeShape(slice)}, slice), latency_us, 1) << topology << " " << ToString(kind);
+    }
+    EXPECT_LE(UsOf({CollectiveKind::kAllReduce, 4096, WholeShape(slice)}, slice),
+              latency_us + hops * slice.chip.ici_hop_s * 1e6 + 2)
+        << topology;
+  }
+}
+
+// On tori, no size takes much longer than the bytes and the latency together.
+TEST(GroupTimer, EverySizeIsNearItsBound) {
+  for (const char* const topology : {"v5e-1x16", "v5e-16x16", "v4-4x4x4", "v4-4x8x16"}) {
+    const Slice slice = SliceOf(topology);
+    double before_us = 0;
+    for (int64_t bytes = 1 << 10; bytes <= int64_t{1} << 28; bytes *= 4) {
+      const GroupCollective gather{CollectiveKind::kAllGather, bytes, WholeShape(slice)};
+      const double us = UsOf(gather, slice);
+      EXPECT_LE(us, 2.2 * BoundUs(gather, slice)) << topology << " " << bytes;
+      EXPECT_GE(us, before_us) << topology << " " << bytes;
+      before_us = us;
     }
   }
 }

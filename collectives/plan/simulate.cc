@@ -8,6 +8,7 @@
 #include <queue>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/counted.h"
 #include "collectives/plan/algorithm.h"
@@ -44,6 +45,49 @@ struct Flow {
   int waiting_sender = -1;  // The index of the lane that waits to send, or -1.
   int waiting_receiver = -1;
 };
+
+// The messages of a step of one channel in a ring over a grid. `send` and `receive` are indices into the operations.
+struct GridStep {
+  int64_t send = -1, receive = -1;
+  absl::flat_hash_set<std::pair<ScheduleBuffer, int64_t>> received;  // The beginnings of the received regions.
+};
+
+// Returns the operations of a ring over a grid with one send and one receive for each step of a channel. In each step,
+// a rank sends what it received in the step before, or sends to another peer. Only the sizes of the merged regions are
+// meaningful.
+std::vector<ScheduleOp> MergedSteps(const std::vector<ScheduleOp>& ops) {
+  std::vector<ScheduleOp> merged;
+  absl::flat_hash_map<int, GridStep> steps;  // By channel.
+  for (const ScheduleOp& op : ops) {
+    GridStep& step = steps[op.channel];
+    if (op.kind == OpKind::kSend) {
+      const bool is_next =
+          step.send < 0 || merged[step.send].peer != op.peer || step.received.contains({op.src.buffer, op.src.begin});
+      if (!is_next) {
+        merged[step.send].src.count += op.src.count;
+        continue;
+      }
+      step = {.send = std::ssize(merged)};
+    } else if (op.kind == OpKind::kRecv || op.kind == OpKind::kRecvReduce) {
+      step.received.insert({op.dst.buffer, op.dst.begin});
+      if (step.receive >= 0) {
+        merged[step.receive].dst.count += op.dst.count;
+        continue;
+      }
+      step.receive = std::ssize(merged);
+    }
+    merged.push_back(op);
+  }
+  return merged;
+}
+
+absl::StatusOr<Schedule> SimulatedSchedule(const CollectivePlan& plan, const CollectiveSpec& spec, int rank,
+                                           const SimulateOptions& options) {
+  XLAD_ASSIGN_OR_RETURN(Schedule schedule, BuildSchedule(plan, spec, rank));
+  const bool is_grid_ring = plan.algorithm == "ring_2d" || plan.algorithm == "ring_3d";
+  if (options.moves_strided_data && is_grid_ring) schedule.ops = MergedSteps(schedule.ops);
+  return schedule;
+}
 
 struct Event {
   double time;
@@ -312,7 +356,7 @@ absl::StatusOr<SimulatedRun> Simulate(const CollectivePlan& plan, const Collecti
                                       const SimulateOptions& options) {
   CollectiveSpec sent = spec;
   sent.type = MessageType(plan, spec);
-  return Simulate(sent, network, [&](int rank) { return BuildSchedule(plan, spec, rank); }, options);
+  return Simulate(sent, network, [&](int rank) { return SimulatedSchedule(plan, spec, rank, options); }, options);
 }
 
 absl::StatusOr<SimulatedRun> SimulateRankZero(const CollectivePlan& plan, const CollectiveSpec& spec,
@@ -323,7 +367,7 @@ absl::StatusOr<SimulatedRun> SimulateRankZero(const CollectivePlan& plan, const 
         "found ", spec.ToString(), " on a network of ", network.ranks(),
         " ranks, expected a spec for all ranks of a network on which all ranks have the same neighbors and links"));
   }
-  XLAD_ASSIGN_OR_RETURN(const Schedule schedule, BuildSchedule(plan, spec, 0));
+  XLAD_ASSIGN_OR_RETURN(const Schedule schedule, SimulatedSchedule(plan, spec, 0, options));
   XLAD_RETURN_IF_ERROR(CheckSendsMessages(schedule));
   CollectiveSpec sent = spec;
   sent.type = MessageType(plan, spec);

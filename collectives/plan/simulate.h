@@ -20,6 +20,9 @@ struct SimulateOptions {
   int slots = 8;                        // The number of slots of each channel between two ranks.
   double message_us = 0;                // The time that a channel takes to start a message.
   double memory_gigabytes_per_s = 800;  // The rate of local copies, counting reads and writes.
+  // Whether the messages that a rank of `ring_2d` or `ring_3d` sends in one step are one message, as if the hardware
+  // moved strided data. Otherwise, each range of contiguous elements is a message.
+  bool moves_strided_data = false;
 };
 
 struct SimulatedRun {

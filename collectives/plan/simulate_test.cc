@@ -210,6 +210,32 @@ TEST(Simulate, RankZeroRepresentsAllRanksOfATorus) {
   }
 }
 
+// With 4 x 5 x 3 ranks, a step of a gather sends up to 15 parts that are apart. As separate messages, each of them
+// takes the latency of a hop; as one message, they together do. The bytes on the links are the same.
+TEST(Simulate, StridedDataOfAStepIsOneMessage) {
+  const Network network = Network::Torus({4, 5, 3}, {true, true, true}, 1, 50);
+  const CollectivePlan plan{.algorithm = "ring_3d", .channels = 6, .grid = network.grid()};
+  for (const CollectiveKind kind :
+       {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter}) {
+    const CollectiveSpec spec = Spec(kind, 60, int64_t{4} * 6 * (kind == CollectiveKind::kAllGather ? 1 : 60));
+    SimulateOptions options;
+    const absl::StatusOr<SimulatedRun> apart = Simulate(plan, spec, network, options);
+    options.moves_strided_data = true;
+    const absl::StatusOr<SimulatedRun> all = Simulate(plan, spec, network, options);
+    const absl::StatusOr<SimulatedRun> one = SimulateRankZero(plan, spec, network, options);
+    ASSERT_TRUE(apart.ok() && all.ok() && one.ok()) << apart.status() << all.status() << one.status();
+    EXPECT_NEAR(all->link_bytes, apart->link_bytes, 1e-6) << ToString(kind);
+    EXPECT_NEAR(one->time_us / all->time_us, 1, 1e-9) << ToString(kind);
+    EXPECT_EQ(one->messages, all->messages) << ToString(kind);
+    // The steps of the dimensions: 3 + 4 + 2, in both halves of an all-reduce.
+    const int steps = kind == CollectiveKind::kAllReduce ? 18 : 9;
+    EXPECT_EQ(all->messages, 60 * 6 * steps) << ToString(kind);
+    EXPECT_NEAR(all->time_us, steps, 0.5) << ToString(kind);
+    if (kind == CollectiveKind::kAllReduce) continue;
+    EXPECT_GT(apart->time_us, 2 * all->time_us) << ToString(kind);
+  }
+}
+
 TEST(Simulate, RankZeroIsRefusedOnAMesh) {
   const CollectiveSpec spec = Spec(CollectiveKind::kAllReduce, 64, 1 << 16);
   const Network mesh = *Network::Preset("v5e-8x8");
