@@ -1,5 +1,6 @@
 #include "simulate/fastest_step.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -9,21 +10,20 @@ absl::StatusOr<PlacedStep> FastestStep(const hlo::Module& module, const std::vec
                                        const std::vector<Placement>& placements, const sharding::Mesh& mesh,
                                        const Slice& slice) {
   XLAD_CHECK(!placements.empty());
-  const bool times_all = slice.chips() <= kMaxTimedChips;
-  const std::vector<Placement> candidates =
-      times_all ? placements : CheapestFirst(placements, collectives, mesh, slice);
+  std::vector<Placement> candidates = placements;
+  if (slice.chips() > kMaxTimedChips) {
+    candidates = CheapestFirst(placements, collectives, mesh, slice);
+    candidates.resize(std::min(candidates.size(), kMaxTimedPlacements));
+  }
   StepTimer timer(module, collectives, mesh, slice);
   std::optional<PlacedStep> fastest;
   absl::Status separated;  // The first error of a placement in which broken links separate the chips of a group.
-  int tried = 0;           // The number of such placements.
   for (const Placement& placement : candidates) {
     absl::StatusOr<StepTime> time = timer.TimeOf(placement);
     if (!time.ok() && !absl::IsUnavailable(time.status())) return time.status();
     separated.Update(time.status());
-    if (!time.ok() && !times_all && ++tried == kMaxSeparated) break;
     if (!time.ok() || (fastest.has_value() && time->us >= fastest->time.us)) continue;
     fastest = PlacedStep{placement, *std::move(time)};
-    if (!times_all) break;
   }
   if (!fastest.has_value()) return separated;
   return *std::move(fastest);

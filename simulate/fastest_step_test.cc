@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -123,7 +125,38 @@ TEST(FastestStep, PlacementsThatBrokenLinksSeparateAreOmitted) {
   EXPECT_GE(available, 2);
 }
 
-// With too many chips to time all placements, the cheapest one whose groups are not separated is chosen.
+// The estimate by which the placements of large topologies are sorted does not know the algorithm of a collective, nor
+// which collectives overlap.
+TEST(FastestStep, SeveralPlacementsOfALargeTopologyAreTimed) {
+  struct Case {
+    const char* topology;
+    const char* axes;
+    const char* first;
+    const char* last;
+    int64_t width;
+  };
+  const Case cases[] = {{"v4-8x8x16", R"("a"=32, "b"=8, "c"=4)", "a", "c", 2048},
+                        {"v5e-16x20", R"("a"=64, "b"=5)", "a", "b", 640}};
+  int improved = 0;
+  for (const Case& c : cases) {
+    const PreparedProgram program = Gathered(c.axes, c.first, c.last, c.width);
+    const Slice slice = SliceOf(c.topology);
+    const sharding::Mesh& mesh = program.partitioned.mesh;
+    ASSERT_GT(slice.chips(), kMaxTimedChips);
+    const auto chosen = Predict(program, slice, "");
+    ASSERT_TRUE(chosen.ok()) << chosen.status();
+    const auto sorted = CheapestFirst(*ParsePlacements("", mesh, slice), program.collectives, mesh, slice);
+    StepTimer timer(*program.compiled, program.collectives, mesh, slice);
+    const auto first = timer.TimeOf(sorted.front());
+    ASSERT_TRUE(first.ok()) << first.status();
+    EXPECT_LE(chosen->step.us, first->us) << c.topology << " " << chosen->placement;
+    improved += chosen->step.us < 0.95 * first->us ? 1 : 0;
+  }
+  EXPECT_GE(improved, 1);
+}
+
+// With too many chips to time all placements, the fastest one of the first kMaxTimedPlacements is chosen. Those whose
+// groups are separated are omitted.
 TEST(FastestStep, BrokenLinksSeparateTheCheapestPlacementOfALargeSlice) {
   // The groups of a and b are small, so that they are simulated quickly.
   const PreparedProgram program = Gathered(R"("c"=128, "a"=2, "b"=2)", "a", "b", 256);
@@ -134,17 +167,16 @@ TEST(FastestStep, BrokenLinksSeparateTheCheapestPlacementOfALargeSlice) {
   ASSERT_TRUE(chosen.ok()) << chosen.status();
   const sharding::Mesh& mesh = program.partitioned.mesh;
   StepTimer timer(*program.compiled, program.collectives, mesh, slice);
-  int separated = 0;
-  for (const Placement& placement :
-       CheapestFirst(*ParsePlacements("", mesh, slice), program.collectives, mesh, slice)) {
+  std::vector<Placement> sorted = CheapestFirst(*ParsePlacements("", mesh, slice), program.collectives, mesh, slice);
+  ASSERT_GT(sorted.size(), kMaxTimedPlacements);
+  sorted.resize(kMaxTimedPlacements);
+  EXPECT_TRUE(absl::IsUnavailable(timer.TimeOf(sorted.front()).status()));
+  double fastest_us = std::numeric_limits<double>::infinity();
+  for (const Placement& placement : sorted) {
     const auto time = timer.TimeOf(placement);
-    separated += absl::IsUnavailable(time.status()) ? 1 : 0;
-    if (!time.ok()) continue;
-    EXPECT_EQ(chosen->placement, placement.ToString(mesh, slice));
-    EXPECT_EQ(chosen->step.us, time->us);
-    break;
+    if (time.ok()) fastest_us = std::min(fastest_us, time->us);
   }
-  EXPECT_GE(separated, 1) << chosen->placement;
+  EXPECT_EQ(chosen->step.us, fastest_us) << chosen->placement;
 }
 
 }  // namespace
