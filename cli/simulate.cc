@@ -217,27 +217,40 @@ void PrintRun(const SimulatedRun& run) {
   }
 }
 
+// The first two columns of the table. The name of the chip is added if it differs from the one in the topology.
+std::pair<std::string, std::string> NamesOf(const SimulatedRun& run) {
+  const bool is_named = absl::StrContains(run.slice.name, absl::StrCat(run.slice.chip.name, "-"));
+  return {is_named ? run.slice.name : absl::StrCat(run.slice.name, " ", run.slice.chip.name),
+          run.program.empty() ? run.mesh : absl::StrCat(run.program, " ", run.mesh)};
+}
+
 // One row and one bar for each run; the longest bar is the slowest step.
 void PrintTable(const std::vector<SimulatedRun>& runs) {
   constexpr double kBar = 30;
   double slowest = 0;
-  for (const SimulatedRun& run : runs) slowest = std::max(slowest, run.prediction.step.us);
-  absl::PrintF("%-24s %-24s %14s %6s %10s\n", "topology", "mesh", "us per step", "MFU", "memory");
+  int name_width = 24, mesh_width = 24;
   for (const SimulatedRun& run : runs) {
-    // The name of the chip is added if it differs from the one in the topology.
-    const bool is_named = absl::StrContains(run.slice.name, absl::StrCat(run.slice.chip.name, "-"));
-    const std::string name = is_named ? run.slice.name : absl::StrCat(run.slice.name, " ", run.slice.chip.name);
-    const std::string mesh = run.program.empty() ? run.mesh : absl::StrCat(run.program, " ", run.mesh);
+    slowest = std::max(slowest, run.prediction.step.us);
+    const auto [name, mesh] = NamesOf(run);
+    name_width = std::max<int>(name_width, std::ssize(name));
+    mesh_width = std::max<int>(mesh_width, std::ssize(mesh));
+  }
+  absl::PrintF("%-*s %-*s %14s %6s %10s\n", name_width, "topology", mesh_width, "mesh", "us per step", "MFU", "memory");
+  bool all_fit = true;
+  for (const SimulatedRun& run : runs) {
+    const auto [name, mesh] = NamesOf(run);
+    absl::PrintF("%-*s %-*s ", name_width, name, mesh_width, mesh);
     if (!run.error.ok()) {
-      absl::PrintF("%-24s %-24s %s\n", name, mesh, run.error.message());
+      absl::PrintF("%s\n", run.error.message());
       continue;
     }
     const double us = run.prediction.step.us, bytes = static_cast<double>(run.peak_bytes);
-    absl::PrintF("%-24s %-24s %14.1f %5.1f%% %9s%s %s\n", name, mesh, us, 100 * run.prediction.mfu, BytesText(bytes),
-                 bytes > run.slice.chip.hbm_bytes ? "!" : " ",
+    const bool fits = bytes <= run.slice.chip.hbm_bytes;
+    all_fit = all_fit && fits;
+    absl::PrintF("%14.1f %5.1f%% %9s%s %s\n", us, 100 * run.prediction.mfu, BytesText(bytes), fits ? " " : "!",
                  std::string(static_cast<size_t>(slowest > 0 ? kBar * us / slowest : 0), '#'));
   }
-  absl::PrintF("! does not fit in the memory of the chip\n");
+  if (!all_fit) absl::PrintF("! does not fit in the memory of the chip\n");
 }
 
 absl::StatusOr<std::vector<SimulatedRun>> Sweep(const SimulateOptions& options, const std::vector<Slice>& slices) {

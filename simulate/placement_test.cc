@@ -24,7 +24,7 @@ TEST(Slice, ParsesChipsAndSizes) {
   EXPECT_EQ(ParseSlice("16x16", chip)->chip.name, "mine");
   EXPECT_EQ(ParseSlice("v5e-16x16", chip)->chip.name, "mine");
   for (const char* const wrong : {"", "v5e", "v5e-", "v5e-0x4", "v5e-4y4", "v5e-4x-4", "v5e-999999x999999", "16x16",
-                                  "v5e-4x4x4", "v5p-4x4", "v9-4x4"}) {
+                                  "v5e-4x4x4", "v5p-4x4", "v9-4x4", "v5e-4x4 ", "v5e- 4x4", "v5e-+4x4"}) {
     EXPECT_FALSE(ParseSlice(wrong, std::nullopt).ok()) << wrong;
   }
   const auto error = [](const char* topology) {

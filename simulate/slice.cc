@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -112,7 +113,8 @@ absl::StatusOr<Slice> ParseSlice(absl::string_view topology, const std::optional
   const int slices = TakeSlices(&name);
   int64_t chips = std::clamp<int64_t>(slices, 0, kMaxChips);
   for (const absl::string_view size : absl::StrSplit(sizes, 'x')) {
-    const bool is_number = absl::SimpleAtoi(size, &slice.grid.emplace_back()) && slice.grid.back() >= 1;
+    const bool is_number = std::all_of(size.begin(), size.end(), absl::ascii_isdigit) &&
+                           absl::SimpleAtoi(size, &slice.grid.emplace_back()) && slice.grid.back() >= 1;
     chips = is_number ? std::min<int64_t>(chips * slice.grid.back(), kMaxChips + 1) : kMaxChips + 1;
     if (slices < 1 || chips > kMaxChips) {
       return absl::InvalidArgumentError(

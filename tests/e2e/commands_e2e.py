@@ -138,6 +138,9 @@ class Commands(unittest.TestCase):
             table = xlad("simulate", PROGRAM, "--topology", "2x4", "--chip", REPO / "deploy/chips/v5e.toml", "--chip",
                          chip)[1]
             self.assertIn(f"2x4 v5e ({chip}) ", table)
+            rows = table.splitlines()[1:3]  # Their columns are below each other, however long the paths are.
+            self.assertEqual(rows[0].index("%"), rows[1].index("%"), table)
+            self.assertNotIn("does not fit", table)
             chip.write_text("name = \"mine\"\n[hbm]\nrate = \"819 GB\"\n")
             self.fails("simulate", PROGRAM, "--topology", "2x4", "--chip", chip,
                        words=["mine.toml:3: hbm.rate: found \"819 GB\", expected"])
