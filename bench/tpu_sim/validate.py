@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares published times on TPUs with predictions of `xlad simulate`.
 
-    bench/tpu_sim/validate.py [--only WORD] [--json FILE]
+    bench/tpu_sim/validate.py [--only WORD] [--unfitted] [--json FILE]
 
 Every row names its source. The batch, the sharding and the values that are kept for the backward pass are those of a
 published recipe. If there is no recipe, the row is printed with the reason why it cannot be predicted. Rows of models,
@@ -10,7 +10,8 @@ and some others, need jax.
 Predictions use the unchanged chip files. Models of MaxText are also predicted with fitted rates. On v5p, the rate of
 the matrix units is fitted to one model. On v6e, the rates of the matrix and vector units are fitted to every second
 model of the table. Rows that are used for the fit are marked "fit", and all others "blind". docs/reference/simulate.md
-says which choices of the performance model were made after rows had been seen.
+says which choices of the performance model were made after rows had been seen. With --unfitted, rates are not fitted,
+which takes a small part of the time.
 
   book     "How to Scale Your Model" (2025), https://jax-ml.github.io/scaling-book
   MaxText  https://github.com/AI-Hypercomputer/maxtext, its page on tiering and the recipes that it links
@@ -239,7 +240,7 @@ def scaled(folder, name, factors):
     return chip_file(folder, name, changes)
 
 
-def speeds_of(xlad, folder, row):
+def speeds_of(xlad, folder, row, factors):
     """Returns the predicted tokens per second and chip for each pair of factors."""
     import transformer
     recipe = row.predict
@@ -249,11 +250,10 @@ def speeds_of(xlad, folder, row):
                            recipe.capacity, recipe.weights))
     name = recipe.topology.split("-")[0]
     name = name.removeprefix("2x")
-    factors = factors_of(row)
     files = [argument for pair in factors for argument in ("--chip", scaled(folder, name, pair))]
     result = run(xlad, "simulate", folder / "model.hlo.pb", "--topology", recipe.topology, *files)
     tokens = recipe.batch * recipe.length * 1e6
-    return {pair: tokens / each["step_us"] for pair, each in zip(factors, result["runs"])}
+    return {pair: tokens / each["step_us"] for pair, each in zip(factors, result.get("runs", [result]))}
 
 
 def fitted(rows):
@@ -266,15 +266,16 @@ def fitted(rows):
                                                        for row in rows))
 
 
-def predict(xlad, row):
-    """Returns the results of a row: its prediction, or the reason why there is none."""
+def predict(xlad, row, fits=True):
+    """Returns the results of a row: its prediction, or the reason why there is none. Rates can be fitted to the results
+    only if `fits` is true."""
     found = {"row": row.number, "case": row.case, "source": row.source, "unit": row.unit, "published": row.published}
     if isinstance(row.predict, str):
         return found | {"not_done": row.predict}
     with tempfile.TemporaryDirectory() as folder:
         try:
             if isinstance(row.predict, Recipe):
-                speeds = speeds_of(xlad, pathlib.Path(folder), row)
+                speeds = speeds_of(xlad, pathlib.Path(folder), row, factors_of(row) if fits else [(1, 1)])
                 return found | {"predicted": speeds[1, 1], "speeds": speeds, "fit": row.fit}
             return found | {"predicted": row.predict(xlad, pathlib.Path(folder))}
         except (RuntimeError, ImportError) as error:
@@ -311,6 +312,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--xlad", default=ROOT / "build/release/bin/xlad", help="the xlad binary")
     parser.add_argument("--only", default="", help="only rows whose case has this word")
+    parser.add_argument("--unfitted", action="store_true", help="only predict with the unchanged chip files")
     parser.add_argument("--json", help="also write the rows to a file")
     arguments = parser.parse_args()
     rows = []
@@ -318,10 +320,11 @@ def main():
     for row in ROWS:
         if arguments.only not in row.case:
             continue
-        rows.append(predict(str(arguments.xlad), row))
+        rows.append(predict(str(arguments.xlad), row, not arguments.unfitted))
         note = f"not done: {rows[-1]['not_done']}" if "not_done" in rows[-1] else rows[-1].get("failed", "")
         print(line(rows[-1], rows[-1].get("predicted"), note), flush=True)
-    print_fitted(rows)
+    if not arguments.unfitted:
+        print_fitted(rows)
     if arguments.json:
         for row in rows:
             row.pop("speeds", None)
