@@ -277,15 +277,21 @@ TEST(Reduce, VectorKernelsOfF32AndF64HaveTheBitsOfScalarOnes) {
   }
 }
 
-TEST(Reduce, CopiesWithStreamingStoresAtAnyAlignment) {
-  std::vector<uint8_t> from(10000);
-  for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<uint8_t>(i * 31);
-  for (const int64_t bytes : {0, 1, 63, 64, 65, 4097, 9000}) {
-    for (const int offset : {0, 1, 17, 64}) {
-      std::vector<uint8_t> to(10100, 0xEE);
-      CopyBytes(to.data() + offset, from.data() + 5, bytes, StoreKind::kStreaming);
-      ASSERT_EQ(std::memcmp(to.data() + offset, from.data() + 5, bytes), 0);
-      ASSERT_EQ(to[offset + bytes], 0xEE);
+TEST(Reduce, CopiesAtAnyAlignment) {
+  constexpr int64_t kApart = 16384;  // Some destinations begin a few bytes after the source, apart from whole pages.
+  std::vector<uint8_t> buffer(2 * kApart);
+  uint8_t* const from = buffer.data() + 5;
+  for (const StoreKind store : {StoreKind::kCached, StoreKind::kStreaming}) {
+    for (const int64_t bytes : {0, 1, 63, 64, 65, 2047, 2048, 4097, 9000}) {
+      for (const int offset : {-5, 0, 1, 16, 17, 31, 32, 64}) {
+        uint8_t* const to = from + kApart + offset;
+        std::fill(buffer.begin() + kApart, buffer.end(), 0xEE);
+        for (int64_t i = 0; i < bytes; ++i) from[i] = static_cast<uint8_t>(i * 31);
+        CopyBytes(to, from, bytes, store);
+        ASSERT_EQ(std::memcmp(to, from, bytes), 0) << bytes << " bytes, offset " << offset;
+        ASSERT_TRUE(to[-1] == 0xEE || offset == -5) << bytes << " bytes, offset " << offset;
+        ASSERT_EQ(to[bytes], 0xEE) << bytes << " bytes, offset " << offset;
+      }
     }
   }
 }

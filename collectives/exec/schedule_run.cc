@@ -23,7 +23,7 @@ absl::Status ScheduleRun::Execute(std::vector<std::byte>* scratch, std::vector<s
     return staging->data();
   };
   const auto copy = [](std::byte* to, const std::byte* from, int64_t bytes) {
-    std::memcpy(to, from, bytes);
+    CopyBytes(to, from, bytes, StoreKind::kCached);
     return absl::OkStatus();
   };
   XLAD_ASSIGN_OR_RETURN(memory_, MemoryOfRun(program_, launch_, scratch->data(), grow, copy));
@@ -154,7 +154,7 @@ absl::Status ScheduleRun::Combine(const ScheduleInstruction& op, absl::Span<cons
                         if (n == 0) {
                           std::memset(dst, 0, to.size());
                         } else if (n == 1) {
-                          if (addresses[0] != dst) std::memcpy(dst, addresses[0], to.size());
+                          if (addresses[0] != dst) CopyBytes(dst, addresses[0], std::ssize(to), StoreKind::kCached);
                         } else {
                           void* const dsts[] = {dst};
                           program_.reduce(dsts, addresses, std::ssize(to) / width, StoreKind::kCached);

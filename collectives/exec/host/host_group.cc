@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "collectives/exec/group/plans.h"
 #include "collectives/exec/layout.h"
+#include "collectives/exec/reduce.h"
 #include "collectives/plan/mapped.h"
 
 namespace xlad::collectives {
@@ -105,7 +106,7 @@ absl::Status HostGroup::Run(HostOperation* operation, const CollectiveLaunch& la
     const int64_t bytes = command.input_bytes[i];
     if (bytes == 0 || (!copies_inputs && !is_hidden(inputs[i], bytes))) continue;
     XLAD_ASSIGN_OR_RETURN(std::byte* const copy, Stage(i, bytes));
-    std::memcpy(copy, inputs[i], bytes);
+    CopyBytes(copy, inputs[i], bytes, StoreKind::kCached);
     inputs[i] = copy;
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -116,7 +117,8 @@ absl::Status HostGroup::Run(HostOperation* operation, const CollectiveLaunch& la
   XLAD_RETURN_IF_ERROR(RunOn(operation, launch, inputs, outputs));
   if (!WritesOutputs(operation->collective->spec, options_.rank)) return absl::OkStatus();
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i] != launch.outputs[i]) std::memcpy(launch.outputs[i], outputs[i], command.output_bytes[i]);
+    if (outputs[i] == launch.outputs[i]) continue;
+    CopyBytes(launch.outputs[i], outputs[i], command.output_bytes[i], StoreKind::kCached);
   }
   return absl::OkStatus();
 }

@@ -18,6 +18,7 @@
 #include "base/file_system.h"
 #include "base/random.h"
 #include "base/rounding.h"
+#include "collectives/exec/reduce.h"
 
 namespace xlad::collectives {
 namespace {
@@ -234,7 +235,7 @@ absl::StatusOr<size_t> SharedPipe::Write(absl::Span<const std::byte> bytes) {
   if (n == 0) return n;
   const uint64_t written = out_->written.load(std::memory_order_relaxed);
   ForEachPiece({written, n, ring_bytes_}, [&](size_t at, size_t begin, size_t size) {
-    std::memcpy(out_bytes_ + at, bytes.data() + begin, size);
+    CopyBytes(out_bytes_ + at, bytes.data() + begin, static_cast<int64_t>(size), StoreKind::kCached);
   });
   out_->written.store(written + n);
   return n;
@@ -248,7 +249,7 @@ absl::StatusOr<size_t> SharedPipe::Read(absl::Span<std::byte> bytes) {
   if (n == 0) return n;
   const uint64_t read = in_->read.load(std::memory_order_relaxed);
   ForEachPiece({read, n, ring_bytes_}, [&](size_t at, size_t begin, size_t size) {
-    std::memcpy(bytes.data() + begin, in_bytes_ + at, size);
+    CopyBytes(bytes.data() + begin, in_bytes_ + at, static_cast<int64_t>(size), StoreKind::kCached);
   });
   in_->read.store(read + n);
   if (in_->room_wanted.load() != 0) NotifyPeer();
