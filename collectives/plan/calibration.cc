@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/quoted.h"
+#include "collectives/plan/algorithm.h"
 
 namespace xlad::collectives {
 namespace {
@@ -229,7 +230,8 @@ absl::StatusOr<PlanRules> PlanRules::Parse(absl::string_view text) {
   int number = 0;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
     ++number;
-    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    // A file of another system may end its lines with "\r\n".
+    const std::vector<absl::string_view> words = absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
     if (words.empty() || words[0][0] == '#') continue;
     const std::string place = absl::StrCat("line ", number);
     if (words.size() < 3) return Malformed(number, line, "\"COLLECTIVE BYTES-BYTES PLAN\"");
@@ -244,7 +246,9 @@ absl::StatusOr<PlanRules> PlanRules::Parse(absl::string_view text) {
       return Malformed(number, words[1], "a size or an ascending range of sizes, such as 64K-1M");
     }
     rule.plan = absl::StrJoin(words.begin() + 2, words.end(), " ");
-    if (const auto plan = ParsePlan(rule.plan); !plan.ok()) return Annotate(plan.status(), place);
+    const auto plan = ParsePlan(rule.plan);
+    if (!plan.ok()) return Annotate(plan.status(), place);
+    if (const auto known = FindAlgorithm(plan->algorithm); !known.ok()) return Annotate(known.status(), place);
     rules.rules_.push_back(std::move(rule));
   }
   return rules;

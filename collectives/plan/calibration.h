@@ -30,7 +30,8 @@ std::string PrintCosts(const CostModel& costs);
 absl::StatusOr<CostModel> ParseCosts(absl::string_view text);
 
 // Plans that a user chooses by size, in lines such as "all_reduce 64K-1M ring chunks=4". Sizes are in bytes
-// (MovedBytes), and a range includes both ends. Empty lines and lines that begin with # are ignored.
+// (MovedBytes), and a range includes both ends. Words are separated by spaces or tabs. Empty lines and lines that begin
+// with # are ignored.
 class PlanRules {
  public:
   // InvalidArgument, with the number of the line, if the text is malformed.

@@ -137,7 +137,8 @@ TEST(ByteCounts, GrowWithoutOverflow) {
 
 TEST(PlanRules, TheFirstRuleForTheSizeIsUsed) {
   const PlanRules rules = *PlanRules::Parse(
-      "# plans of this cluster\n\nall_reduce 64K-1M ring chunks=4\nall_reduce 0-1G direct\nbroadcast 8 binomial\n");
+      "# plans of this cluster\r\n\r\nall_reduce 64K-1M\tring chunks=4\r\n"
+      "all_reduce 0-1G direct\nbroadcast 8 binomial\n");
   EXPECT_EQ(rules.Find(MakeSpec(CollectiveKind::kAllReduce, 4, 16384)), "ring chunks=4");
   EXPECT_EQ(rules.Find(MakeSpec(CollectiveKind::kAllReduce, 4, 262144)), "ring chunks=4");
   EXPECT_EQ(rules.Find(MakeSpec(CollectiveKind::kAllReduce, 4, 16383)), "direct");
@@ -148,7 +149,7 @@ TEST(PlanRules, TheFirstRuleForTheSizeIsUsed) {
 TEST(PlanRules, RefusesMalformedLines) {
   for (const char* const text :
        {"all_reduce", "all_reduce 1-2", "all_redoce 1-2 ring", "all_reduce 2-1 ring", "all_reduce 1-2-3 ring",
-        "all_reduce x ring", "all_reduce 1-2 ring chunks=x"}) {
+        "all_reduce x ring", "all_reduce 1-2 ring chunks=x", "all_reduce 1-2 rnig"}) {
     const absl::Status status = PlanRules::Parse(std::string("\n") + text).status();
     EXPECT_THAT(std::string(status.message()), HasSubstr("line 2")) << text;
   }
