@@ -182,6 +182,23 @@ TEST_P(PluginDisconnect, UcxDoesNotWriteTheRestOfAMessage) {
   }
 }
 
+// Like the last frame of a peer after its task has ended. UCX writes its warnings to the standard output.
+TEST_P(PluginDisconnect, AMessageThatIsNotReceivedCausesNoWarning) {
+  End here, there;
+  here.api = there.api = api_;
+  ASSERT_EQ(here.Open(0), XLAD_TRANSPORT_OK) << here.error.text;
+  ASSERT_EQ(there.Open(1), XLAD_TRANSPORT_OK) << there.error.text;
+  ASSERT_EQ(here.Connect(&there, 1), XLAD_TRANSPORT_OK) << here.error.text;
+  ASSERT_EQ(there.Connect(&here, 0), XLAD_TRANSPORT_OK) << there.error.text;
+  there.memory.resize(64);
+  there.Start(/*sends=*/true);
+  Move({&here, &there});
+  testing::internal::CaptureStdout();
+  for (End* end : {&here, &there}) end->api->disconnect(end->engine, end->peer, 0);
+  for (End* end : {&here, &there}) end->api->close(end->engine);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+}
+
 std::string AddressOf(const End& end) {
   const void* address = nullptr;
   size_t bytes = 0;

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "collectives/exec/transports/plugin/xlad_transport.h"
 
@@ -77,10 +78,30 @@ ucs_status_t OpenContext(const xlad_transport_options* options, xlad_transport_e
   return status;
 }
 
+// Receives the messages that have arrived and that no request waits for, such as the last frames of a peer, which this
+// side does not need. Otherwise UCX would print a warning for each of them. UCX may write to the returned memory until
+// the worker is destroyed.
+std::vector<std::vector<char>> TakeUnexpected(ucp_worker_h worker) {
+  constexpr size_t kMaxBytes = 16 << 10;  // UCX asks the sender for the payload of a larger message.
+  std::vector<std::vector<char>> taken;
+  ucp_tag_recv_info_t info{};
+  while (ucp_tag_probe_nb(worker, 0, 0, /*remove=*/0, &info) != nullptr && info.length <= kMaxBytes) {
+    const ucp_tag_message_h message = ucp_tag_probe_nb(worker, 0, 0, /*remove=*/1, &info);
+    taken.emplace_back(info.length);
+    const ucp_request_param_t param{};
+    void* const request = ucp_tag_msg_recv_nbx(worker, taken.back().data(), info.length, message, &param);
+    if (request != nullptr && !UCS_PTR_IS_ERR(request)) ucp_request_free(request);
+  }
+  return taken;
+}
+
 // Ends the endpoints and requests of all peers. After this, UCX accesses no memory of any operation.
 void Stop(xlad_transport_engine* engine) {
   if (engine->address != nullptr) ucp_worker_release_address(engine->worker, engine->address);
-  if (engine->worker != nullptr) ucp_worker_destroy(engine->worker);
+  if (engine->worker != nullptr) {
+    const std::vector<std::vector<char>> unexpected = TakeUnexpected(engine->worker);
+    ucp_worker_destroy(engine->worker);
+  }
   engine->address = nullptr;
   engine->address_bytes = 0;
   engine->worker = nullptr;
