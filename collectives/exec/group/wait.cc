@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/process/cores.h"
+#include "base/process/process_state.h"
 #include "collectives/exec/short_slices.h"
 
 namespace xlad::collectives {
@@ -76,12 +77,17 @@ GroupWaiter::~GroupWaiter() {
 absl::Status GroupWaiter::WatchPeers() {
   Start();
   for (int rank = 0; rank < control_->ranks(); ++rank) {
-    const pid_t pid = static_cast<pid_t>(control_->rank(rank).pid);
+    const RankBlock& block = control_->rank(rank);
+    const pid_t pid = static_cast<pid_t>(block.pid);
     process_handles_.push_back(pid == getpid() ? -1 : static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-    if (pid != getpid() && process_handles_.back() < 0) {
+    if (pid == getpid()) continue;
+    if (process_handles_.back() < 0) {
       if (errno == ESRCH) return Died(rank);
       return absl::UnavailableError(absl::StrCat("cannot watch ", Describe(rank), ": ", std::strerror(errno)));
     }
+    // The peer may have ended since it joined. Another process may have its id now.
+    const uint64_t start_ticks = StartOfProcess(pid);
+    if (start_ticks != 0 && block.start_ticks != 0 && start_ticks != block.start_ticks) return Died(rank);
   }
   return absl::OkStatus();
 }

@@ -15,6 +15,7 @@
 #include <string>
 #include <utility>
 
+#include "base/process/process_state.h"
 #include "base/testing/test_folder.h"
 
 namespace xlad::collectives {
@@ -81,6 +82,16 @@ TEST_F(GroupOfTwo, ARankThatIsKilledAfterAnErrorOfMessagesHasDied) {
   EXPECT_THAT(std::string(waiter.CheckPeer(1).message()), HasSubstr("has stopped after an error"));
   killed.messages.failed = 0;
   EXPECT_THAT(std::string(waiter.CheckPeer(1).message()), HasSubstr("has left the group"));
+}
+
+// Rank 1 has ended, and a process that started later has its id.
+TEST_F(GroupOfTwo, AProcessWithAReusedIdIsNotWatched) {
+  control_->rank(1).start_ticks = StartOfProcess(child_);
+  EXPECT_EQ(GroupWaiter(control_.get(), 0, /*exclusive=*/false).WatchPeers(), absl::OkStatus());
+  --control_->rank(1).start_ticks;
+  const absl::Status status = GroupWaiter(control_.get(), 0, /*exclusive=*/false).WatchPeers();
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("rank 1"), HasSubstr("has died")));
+  KillRank1();
 }
 
 TEST(GroupWait, RanksHaveOneOrderIfNeitherIsAheadInOneKindAndBehindInTheOther) {

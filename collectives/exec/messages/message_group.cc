@@ -7,6 +7,8 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -40,6 +42,10 @@ PeerInfo SelfOf(int rank, const DataPlane* data_plane) {
   self.pid = getpid();
   self.data_address = data_plane == nullptr ? "" : data_plane->address();
   return self;
+}
+
+std::string EncodeRank(const RankProcess& process, const PeerInfo& peer) {
+  return absl::StrCat(process.machine, "\n", process.start_ticks, "\n", EncodePeer(peer));
 }
 
 CollectiveSpec BarrierSpec(int ranks) {
@@ -79,16 +85,29 @@ absl::Status CheckReachable(const PeerInfo& self, const std::vector<PeerInfo>& p
 
 }  // namespace
 
-std::optional<ProcessState> StateOfProcessOn(const std::string& machine, int64_t pid) {
-  if (machine.empty() || machine != MachineName()) return std::nullopt;
-  return StateOfProcess(pid, /*start_ticks=*/0);
+std::optional<ProcessState> StateOfRank(const RankProcess& process, int64_t pid) {
+  if (process.machine.empty() || process.machine != MachineName()) return std::nullopt;
+  return StateOfProcess(pid, process.start_ticks);
 }
 
 MessageGroup::Shared::~Shared() {
   if (fabric != nullptr && !abort.raised()) fabric->Finish().IgnoreError();
 }
 
-// The ranks exchange their machines and addresses, and the key of rank 0, through files.
+// Adds the rank of a text of EncodeRank. InvalidArgument if it is another text.
+absl::Status MessageGroup::AddRank(const std::string& text, Met* met) {
+  const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('\n', 2));
+  RankProcess process{parts[0]};
+  if (parts.size() != 3 || !absl::SimpleAtoi(parts[1], &process.start_ticks)) {
+    return absl::InvalidArgumentError(absl::StrCat("found the rank \"", absl::CEscape(text),
+                                                   "\", expected its machine, start time and peer in lines"));
+  }
+  XLAD_ASSIGN_OR_RETURN(met->peers.emplace_back(), DecodePeer(parts[2]));
+  met->processes[met->peers.back().worker_id] = std::move(process);
+  return absl::OkStatus();
+}
+
+// The ranks exchange their processes and addresses, and the key of rank 0, through files.
 absl::StatusOr<MessageGroup::Met> MessageGroup::Meet(const Options& options, const PeerInfo& self) {
   const bool on_one_host = options.meeting_folder.empty();
   std::string folder = options.meeting_folder;
@@ -103,8 +122,8 @@ absl::StatusOr<MessageGroup::Met> MessageGroup::Meet(const Options& options, con
   Rendezvous rendezvous({options.launch.rank, ranks, 0, options.deadline_ms,
                          absl::StrCat("ranks of the launch by ", options.launch.launcher), options.check_peer},
                         bootstrap.get(), &RealClock());
-  const std::string machine = on_one_host ? MachineName() : "";
-  XLAD_RETURN_IF_ERROR(rendezvous.Put(kPeerKey, absl::StrCat(machine, "\n", EncodePeer(self))));
+  const RankProcess process{on_one_host ? MachineName() : "", StartOfProcess(getpid())};
+  XLAD_RETURN_IF_ERROR(rendezvous.Put(kPeerKey, EncodeRank(process, self)));
   if (options.launch.rank == 0) {
     XLAD_RETURN_IF_ERROR(rendezvous.Put(kSecretKey, SystemRandom()->Hex(64)));
   }
@@ -117,9 +136,7 @@ absl::StatusOr<MessageGroup::Met> MessageGroup::Meet(const Options& options, con
   XLAD_ASSIGN_OR_RETURN(met.key, rendezvous.Get(0, kSecretKey));
   for (int rank = 0; rank < ranks; ++rank) {
     XLAD_ASSIGN_OR_RETURN(const std::string text, rendezvous.Get(rank, kPeerKey));
-    const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('\n', 1));
-    XLAD_ASSIGN_OR_RETURN(met.peers.emplace_back(), DecodePeer(parts.second));
-    met.machines[met.peers.back().worker_id] = parts.first;
+    XLAD_RETURN_IF_ERROR(AddRank(text, &met));
   }
   return met;
 }
@@ -148,8 +165,8 @@ absl::StatusOr<std::unique_ptr<MessageGroup>> MessageGroup::Join(const Options& 
   fabric.tcp.incarnation = self.incarnation;
   fabric.tcp.key = met.key;
   fabric.tcp.accept_timeout_ms = options.deadline_ms;
-  fabric.tcp.has_ended = [machines = met.machines](const PeerInfo& peer) {
-    return StateOfProcessOn(machines.at(peer.worker_id), peer.pid) == ProcessState::kGone;
+  fabric.tcp.has_ended = [processes = met.processes](const PeerInfo& peer) {
+    return StateOfRank(processes.at(peer.worker_id), peer.pid) == ProcessState::kGone;
   };
   fabric.tcp.data_address = self.data_address;
   fabric.network = &TcpNetwork();
@@ -160,7 +177,7 @@ absl::StatusOr<std::unique_ptr<MessageGroup>> MessageGroup::Join(const Options& 
   const std::unique_ptr<Bootstrap> bootstrap = MapBootstrap(std::move(values));
   XLAD_ASSIGN_OR_RETURN(shared->fabric, Fabric::Make(fabric, *bootstrap, &shared->abort));
   std::unique_ptr<MessageGroup> group(new MessageGroup(rank, options, std::move(shared), std::move(met.peers)));
-  group->machines_ = std::move(met.machines);
+  group->processes_ = std::move(met.processes);
   group->record_ = std::move(met.record);
   if (group->record_ != nullptr) group->links_.shown_wait = group->record_->shown_wait();
   XLAD_ASSIGN_OR_RETURN(group->barrier_, group->Prepare(BarrierSpec(group->ranks())));
@@ -281,7 +298,7 @@ absl::StatusOr<std::unique_ptr<MessageGroup>> MessageGroup::Split(const PartOfSp
 bool MessageGroup::HasGone(int rank) const {
   if (rank == rank_) return false;
   const std::string& worker = peers_[rank].worker_id;
-  const std::optional<ProcessState> state = StateOfProcessOn(machines_.at(worker), pid(rank));
+  const std::optional<ProcessState> state = StateOfRank(processes_.at(worker), pid(rank));
   return state.has_value() ? *state == ProcessState::kGone : worker == shared_->abort.failure().suspect_worker;
 }
 

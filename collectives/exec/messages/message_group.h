@@ -28,9 +28,15 @@
 
 namespace xlad::collectives {
 
-// Returns the state of a process, or nullopt if it cannot be examined: its machine (MachineName) is unknown, or is not
-// that of this process. Containers of one host may have PID namespaces of their own, and thus different MachineNames.
-std::optional<ProcessState> StateOfProcessOn(const std::string& machine, int64_t pid);
+// Identifies the process of a rank, together with its process id.
+struct RankProcess {
+  std::string machine;       // MachineName, or empty if it is unknown.
+  uint64_t start_ticks = 0;  // StartOfProcess, or 0 if it is unknown. Process ids are reused.
+};
+
+// Returns the state of a process, or nullopt if it cannot be examined: its machine is unknown, or is not that of this
+// process. Containers of one host may have PID namespaces of their own, and thus different MachineNames.
+std::optional<ProcessState> StateOfRank(const RankProcess& process, int64_t pid);
 
 class MessageGroup {
  public:
@@ -140,13 +146,14 @@ class MessageGroup {
   MessageGroup(int rank, const Options& options, std::shared_ptr<Shared> shared, std::vector<PeerInfo> peers)
       : rank_(rank), options_(options), shared_(std::move(shared)), peers_(std::move(peers)) {}
   struct Met {
-    std::vector<PeerInfo> peers;                  // By rank.
-    std::map<std::string, std::string> machines;  // By worker id; see machines_.
+    std::vector<PeerInfo> peers;                   // By rank.
+    std::map<std::string, RankProcess> processes;  // By worker id; see processes_.
     // Null if there is a meeting folder, because records are shared memory, or if there are too many ranks.
     std::shared_ptr<FlightRecord> record;
     std::string key;  // Encrypts connections that are not on loopback.
   };
   static absl::StatusOr<Met> Meet(const Options& options, const PeerInfo& self);
+  static absl::Status AddRank(const std::string& text, Met* met);
   absl::Status CheckProcesses() const;
   bool HasGone(int rank) const;
   std::vector<int> AliveRanks() const;
@@ -155,9 +162,8 @@ class MessageGroup {
   const Options options_;
   const std::shared_ptr<Shared> shared_;
   const std::vector<PeerInfo> peers_;
-  // The MachineName of each rank, by worker id. The names are empty if there is a meeting folder, and the map is empty
-  // if the ranks are threads.
-  std::map<std::string, std::string> machines_;
+  // By worker id. The machines are unknown if there is a meeting folder, and the map is empty if the ranks are threads.
+  std::map<std::string, RankProcess> processes_;
   ScheduleLinks links_;  // All operations use the same links, so a disagreement of the ranks is detected.
   // Null if the ranks are threads, if there is a meeting folder, or if there are more than kMaxGroupRanks ranks.
   std::shared_ptr<FlightRecord> record_;

@@ -42,12 +42,20 @@ TEST(MessageGroup, OnlyProcessesOfTheSameMachineAndNamespaceAreExamined) {
   if (ended == 0) _exit(0);
   ASSERT_EQ(waitpid(ended, nullptr, 0), ended);
   ASSERT_NE(MachineName(), "");
-  EXPECT_EQ(StateOfProcessOn(MachineName(), ended), ProcessState::kGone);
-  EXPECT_EQ(StateOfProcessOn(MachineName(), getpid()), ProcessState::kRunning);
+  EXPECT_EQ(StateOfRank({MachineName()}, ended), ProcessState::kGone);
+  EXPECT_EQ(StateOfRank({MachineName()}, getpid()), ProcessState::kRunning);
   for (const pid_t pid : {ended, getpid()}) {
-    EXPECT_EQ(StateOfProcessOn("", pid), std::nullopt);
-    EXPECT_EQ(StateOfProcessOn(MachineName() + "1", pid), std::nullopt);
+    EXPECT_EQ(StateOfRank({}, pid), std::nullopt);
+    EXPECT_EQ(StateOfRank({MachineName() + "1"}, pid), std::nullopt);
   }
+}
+
+// The process of a rank has ended, and a process that started later has its id.
+TEST(MessageGroup, AProcessWithAReusedIdIsNotThatOfTheRank) {
+  const uint64_t start = StartOfProcess(getpid());
+  ASSERT_GT(start, 1u);
+  EXPECT_EQ(StateOfRank({MachineName(), start}, getpid()), ProcessState::kRunning);
+  EXPECT_EQ(StateOfRank({MachineName(), start - 1}, getpid()), ProcessState::kGone);
 }
 
 TEST(MessageGroup, PlansForMappedMemoryAreRefused) {
