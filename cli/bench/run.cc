@@ -37,6 +37,7 @@ namespace {
 
 using collectives::CollectiveKind;
 using collectives::CollectiveSpec;
+using collectives::CostModel;
 using collectives::MessageGroup;
 using collectives::ProcessGroup;
 using collectives::Reduction;
@@ -61,11 +62,13 @@ bool HasTotalOfAllRanks(CollectiveKind kind) {
   return collectives::InputHasParts(kind) || collectives::OutputHasParts(kind);
 }
 
-// `Group` is a MappedBench or a MessageBench.
+// `Group` is an AnyPlanGroup or a MessageGroup.
 template <typename Group>
 class Bench {
  public:
-  Bench(const BenchOptions& options, Group* group) : options_(options), group_(*group) {}
+  // `costs` are the parameters for predicted times. All arguments must outlive the object.
+  Bench(const BenchOptions& options, const CostModel& costs, Group* group)
+      : options_(options), costs_(costs), group_(*group) {}
 
   absl::Status Run() {
     XLAD_ASSIGN_OR_RETURN(spec_.kind, ParseBenchCollective(options_.collective));
@@ -130,7 +133,7 @@ class Bench {
     collectives::PrepareOptions prepare;
     prepare.registered = options_.registered != 0;
     prepare.plan = options_.algorithm.empty() ? rules_.Find(spec_) : options_.algorithm;
-    XLAD_ASSIGN_OR_RETURN(operation_, group_.Prepare(spec_, prepare));
+    XLAD_ASSIGN_OR_RETURN(operation_, PrepareIn(&group_, spec_, prepare));
     BenchRow row;
     row.count = count;
     row.bytes = count * width * (HasTotalOfAllRanks(spec_.kind) ? spec_.ranks : 1);
@@ -293,7 +296,7 @@ class Bench {
       absl::PrintF("#  Rank %2d Group  0 Pid %6d on %10s\n", rank, group_.pid(rank), group_.host(rank));
     }
     if (options_.memory) {
-      absl::PrintF("# Mapped memory of the group: %d bytes, without the rings of messages\n", group_.shared_bytes());
+      absl::PrintF("# Mapped memory of the group: %d bytes, without the rings of messages\n", SharedBytes(group_));
     }
     std::printf("#\n# %-76s  %-31s  %-31s\n", "", "          out-of-place", "            in-place");
     std::printf("#%11s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s\n", "size", "count", "type",
@@ -359,10 +362,10 @@ class Bench {
   }
 
   void Explain(const BenchRow& row, const collectives::PrepareOptions& prepare) const {
-    PlanChoice choice{operation_->plan(), "", group_.Candidates(spec_, prepare)};
+    PlanChoice choice{operation_->plan(), "", Candidates(group_, spec_, prepare, costs_)};
     choice.why = !options_.algorithm.empty() ? "given by --algorithm"
                  : !prepare.plan.empty()     ? "given by --plans"
-                                             : group_.WhyChosen(spec_, prepare);
+                                             : WhyChosen(group_, spec_, prepare);
     std::fputs(ExplainChoice(row.bytes, choice).c_str(), stdout);
     if (collectives::Reduces(spec_.kind)) std::printf("#   %s%s\n", OrderText(), RoundingText());
   }
@@ -409,6 +412,7 @@ class Bench {
   }
 
   const BenchOptions& options_;
+  const CostModel& costs_;
   Group& group_;
   CollectiveSpec spec_;
   std::unique_ptr<typename Group::Operation> operation_, gather_, sum_;
@@ -423,8 +427,8 @@ int Report(const absl::Status& status) {
 }
 
 template <typename Group>
-int RunIn(const BenchOptions& options, Group* group) {
-  Bench<Group> bench(options, group);
+int RunIn(const BenchOptions& options, const CostModel& costs, Group* group) {
+  Bench<Group> bench(options, costs, group);
   const absl::Status status = bench.Run();
   if (status.ok()) return bench.failed() ? 1 : 0;
   const int64_t failed_ns = RealClock().NowNs();
@@ -455,20 +459,19 @@ int RunOn(const BenchOptions& options, const std::string& transport, MessageGrou
     }
     return 0;
   }
-  MessageBench bench(group);
-  return RunIn(options, &bench);
+  return RunIn(options, group->costs(), group);
 }
 
 // The group chooses plans by size. The measured parameters are only needed to explain the choice.
 int RunMapped(const BenchOptions& options, const MessageGroup::Options& messages, std::unique_ptr<ProcessGroup> group) {
-  collectives::CostModel costs;
+  CostModel costs;
   if (options.explain) {
     const auto found = MachineCosts({"shm", options.calibrate, options.calibrate_ms}, group.get());
     if (!found.ok()) return Report(found.status());
     costs = *found;
   }
-  MappedBench bench(std::move(group), messages, costs);
-  return RunIn(options, &bench);
+  collectives::AnyPlanGroup ranks(std::move(group), messages);
+  return RunIn(options, costs, &ranks);
 }
 
 // Runs the ranks as threads of this process.

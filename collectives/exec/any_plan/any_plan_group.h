@@ -11,6 +11,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "collectives/exec/group/process_group.h"
 #include "collectives/exec/messages/message_group.h"
@@ -37,6 +38,12 @@ class AnyPlanGroup {
 
   ProcessGroup& mapped() { return *group_; }
   const ProcessGroup& mapped() const { return *group_; }
+  int rank() const { return group_->rank(); }
+  int ranks() const { return group_->ranks(); }
+  std::string host(int rank) const { return group_->host(rank); }
+  int64_t pid(int rank) const { return group_->pid(rank); }
+  absl::StatusOr<std::byte*> Allocate(int64_t bytes) { return group_->Allocate(bytes); }
+  absl::Status Free(std::byte* address) { return group_->Free(address); }
 
   // If the options have no plan, the ProcessGroup chooses one.
   absl::StatusOr<std::unique_ptr<Operation>> Prepare(const CollectiveSpec& spec, const PrepareOptions& options = {});

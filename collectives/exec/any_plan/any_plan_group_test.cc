@@ -49,7 +49,7 @@ int FilesAfterRanksOfHost(const std::function<void(AnyPlanGroup*)>& body,
 }
 
 absl::Status RunSumOfRanks(AnyPlanGroup* group, AnyPlanGroup::Operation& operation, size_t elements) {
-  const std::vector<float> in(elements, static_cast<float>(group->mapped().rank() + 1));
+  const std::vector<float> in(elements, static_cast<float>(group->rank() + 1));
   std::vector<float> out(elements);
   XLAD_RETURN_IF_ERROR(group->Run(operation, in.data(), out.data()));
   EXPECT_EQ(out, std::vector<float>(elements, 6));
@@ -68,7 +68,7 @@ TEST(AnyPlanGroup, PlansOfBothKindsRunInTurn) {
       ASSERT_EQ(RunSumOfRanks(group, **messages, 5000), absl::OkStatus());
       ASSERT_EQ(group->Barrier(), absl::OkStatus());
     }
-    const RankBlock& self = group->mapped().control()->rank(group->mapped().rank());
+    const RankBlock& self = group->mapped().control()->rank(group->rank());
     const auto is_used = [](const OperationRecord& record) { return record.operation.load() != 0; };
     EXPECT_EQ(std::count_if(std::begin(self.records), std::end(self.records), is_used), 1 + 20 * 3)
         << "the preparation and 20 times three operations have records of their own";
@@ -99,7 +99,7 @@ TEST(AnyPlanGroup, RanksThatWaitInMemoryAndForMessagesAreNamedOnEveryRank) {
     for (const bool one_sends : {true, false}) {
       SCOPED_TRACE(absl::StrCat("first: ", is_first, ", one rank sends: ", one_sends));
       const int files = FilesAfterRanksOfHost([&](AnyPlanGroup* group) {
-        const int rank = group->mapped().rank();
+        const int rank = group->rank();
         const bool sends = (rank == 1) == one_sends;
         std::unique_ptr<AnyPlanGroup::Operation> messages;
         if (!is_first) {
@@ -128,7 +128,7 @@ TEST(AnyPlanGroup, ARankThatLeavesOutAnOperationWithMessagesIsNamed) {
   FilesAfterRanksOfHost([&](AnyPlanGroup* group) {
     const auto messages = group->Prepare(sum, kRingPlan);
     ASSERT_TRUE(messages.ok()) << messages.status();
-    const bool leaves_out = group->mapped().rank() == 1;
+    const bool leaves_out = group->rank() == 1;
     const absl::Status status = leaves_out ? group->Barrier() : RunSumOfRanks(group, **messages, 6);
     EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("the ranks disagree"), HasSubstr("barrier"),
                                                      HasSubstr(sum.ToString()), HasSubstr("rank 1")));
@@ -139,7 +139,7 @@ TEST(AnyPlanGroup, ARankThatLeavesOutAnOperationWithMessagesIsNamed) {
 // operation when rank 1 calls Shrink.
 TEST(AnyPlanGroup, ShrinkAfterAnErrorOfMessagesIsRefusedOnEveryRankIfNoRankHasDied) {
   FilesAfterRanksOfHost([&](AnyPlanGroup* group) {
-    const int rank = group->mapped().rank();
+    const int rank = group->rank();
     const auto ours = group->Prepare(MakeSpec(CollectiveKind::kBroadcast, kRanksOfHost, 6), {false, "binomial"});
     const auto other = group->Prepare(MakeSpec(CollectiveKind::kBroadcast, kRanksOfHost, 7), {false, "binomial"});
     ASSERT_TRUE(ours.ok() && other.ok()) << ours.status() << other.status();
@@ -171,7 +171,7 @@ TEST(AnyPlanGroup, ARankThatCannotJoinTheOthersHasStoppedAfterAnError) {
   const CollectiveSpec sum = MakeSpec(CollectiveKind::kAllReduce, kRanksOfHost, 6);
   const auto body = [&](AnyPlanGroup* group) {
     const absl::Status status = group->Prepare(sum, kRingPlan).status();
-    if (group->mapped().rank() == 1) {
+    if (group->rank() == 1) {
       EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
       return;
     }
@@ -184,7 +184,7 @@ TEST(AnyPlanGroup, ARankThatCannotJoinTheOthersHasStoppedAfterAnError) {
 TEST(AnyPlanGroup, ARankThatHasLeftDoesNotDelayTheOthersUntilTheDeadline) {
   const CollectiveSpec sum = MakeSpec(CollectiveKind::kAllReduce, kRanksOfHost, 6);
   FilesAfterRanksOfHost([&](AnyPlanGroup* group) {
-    if (group->mapped().rank() == 1) return;
+    if (group->rank() == 1) return;
     const absl::Status status = group->Prepare(sum, kRingPlan).status();
     EXPECT_TRUE(absl::IsUnavailable(status)) << status;
     EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("rank 1 (host "), HasSubstr("has left the group")));
