@@ -242,7 +242,7 @@ void AddBenchFlags(CLI::App* app, BenchOptions* o) {
                 "messages carry checksums of their payloads; auto and shm send messages only for plans named by "
                 "--algorithm or --plans");
   app->add_flag("--shrink", o->shrink,
-                "when a rank has died, the others form a smaller group and finish an all_reduce");
+                "after an error, the ranks that are alive form a new group and finish an all_reduce");
   app->add_option("--mode", o->mode,
                   "order of reductions: fast (any), run-to-run (the same in each run; the default without COLLECTIVE), "
                   "canonical (a balanced tree over the ranks)")

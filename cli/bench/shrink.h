@@ -1,4 +1,4 @@
-// The part of `xlad bench --shrink` that the surviving ranks run after a rank has died.
+// The part of `xlad bench --shrink` that the ranks that are alive run after an error.
 #pragma once
 
 #include <cstdio>
@@ -11,8 +11,8 @@
 
 namespace xlad::cli {
 
-// Called after `group` has failed at `failed_ns`. Forms a group of the surviving ranks, counts them with an all-reduce,
-// and prints the time since the failure. `Group` has a function Shrink.
+// Called after `group` has failed at `failed_ns`. Forms a group of the ranks that are alive, counts them with an
+// all-reduce, and prints the time since the failure. `Group` has a function Shrink.
 template <typename Group>
 absl::Status FinishOnSurvivors(Group* group, int64_t failed_ns) {
   XLAD_ASSIGN_OR_RETURN(const auto left, group->Shrink());

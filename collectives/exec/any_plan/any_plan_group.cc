@@ -80,12 +80,8 @@ absl::Status AnyPlanGroup::Tell(const absl::Status& status) {
 }
 
 absl::StatusOr<std::unique_ptr<ProcessGroup>> AnyPlanGroup::Shrink() {
-  // Messages may have failed because a rank has died. Then the barrier fails too, and the ProcessGroup can shrink.
-  if (!messages_status_.ok() && group_->Barrier().ok()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("found that no rank has died, expected Shrink only after a death; the error was: ",
-                     messages_status_.message()));
-  }
+  // A rank that has not noticed the error may wait for this rank in mapped memory.
+  if (!messages_status_.ok()) group_->Stop(messages_status_);
   // Another rank may still wait for a connection to the dead rank, for at most message_options_.deadline_ms.
   constexpr int64_t kShrinkMs = 30000;
   return group_->Shrink(kShrinkMs + message_options_.deadline_ms);

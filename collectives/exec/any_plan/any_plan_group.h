@@ -6,8 +6,7 @@
 // for their messages. Both groups use one control file, so `xlad comm why` shows both kinds of operations.
 //
 // Threads and errors are those of the two groups. An error in mapped memory, unless it is InvalidArgument, also ends
-// the MessageGroup. After an error of messages, mapped memory can still be used, unless a rank that had not noticed the
-// error has already entered its next operation on mapped memory.
+// the MessageGroup. After an error of messages, mapped memory can still be used until a rank calls Shrink.
 #pragma once
 
 #include <memory>
@@ -49,8 +48,8 @@ class AnyPlanGroup {
   absl::StatusOr<std::unique_ptr<Operation>> Prepare(const CollectiveSpec& spec, const PrepareOptions& options = {});
   absl::Status Run(Operation& operation, const void* input, void* output);
   absl::Status Barrier() { return Tell(group_->Barrier()); }
-  // Forms a smaller ProcessGroup of the ranks that are alive, as ProcessGroup::Shrink does. FailedPrecondition if no
-  // rank has died.
+  // Forms a ProcessGroup of the ranks that are alive, as ProcessGroup::Shrink does, even if no rank has died. The other
+  // ranks need not have noticed the error: their next operation on mapped memory fails.
   absl::StatusOr<std::unique_ptr<ProcessGroup>> Shrink();
 
  private:

@@ -18,11 +18,16 @@ absl::Status ProcessGroup::Fail(const GroupOperation& operation, const absl::Sta
     failure = Annotate(
         failure, absl::StrCat("step ", core_->step(), " \"", Print(operation.schedule_.ops[core_->step()]), "\""));
   }
-  error_ = Annotate(failure, absl::StrCat("operation ", core_->sequence(), " (",
-                                          OperationText(control_->rank(rank_), operation.word_), ") on rank ", rank_));
+  Stop(Annotate(failure, absl::StrCat("operation ", core_->sequence(), " (",
+                                      OperationText(control_->rank(rank_), operation.word_), ") on rank ", rank_)));
+  return error_;
+}
+
+void ProcessGroup::Stop(const absl::Status& error) {
+  if (!error_.ok()) return;
+  error_ = error;
   control_->rank(rank_).left.store(RankBlock::kLeftAfterError, std::memory_order_release);
   waiter_->Wake();
-  return error_;
 }
 
 absl::Status ProcessGroup::CheckWhileForming(int peer) {

@@ -22,6 +22,7 @@
 // then return the same error, and outputs are undefined. The other groups of the process are not affected.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -79,6 +80,8 @@ class ProcessGroup final : private GroupOwner {
     int64_t scratch_bytes = 0;
     // The size of the last-level cache in bytes, or 0 to look it up. Must be equal on all ranks.
     int64_t cache_bytes = 0;
+    // If set, called repeatedly while the group forms and this rank waits for `rank`. An error ends the wait.
+    std::function<absl::Status(int rank)> check_peer = nullptr;
   };
 
   // Forms a group of all ranks of a launch, which find each other through `bootstrap`. Waits until all have arrived.
@@ -129,6 +132,10 @@ class ProcessGroup final : private GroupOwner {
 
   // Returns when all ranks have called Barrier.
   absl::Status Barrier();
+
+  // Ends the group on this rank with an error that came from elsewhere, unless it has had an error. The ranks that wait
+  // for this rank, now or later, get an error too.
+  void Stop(const absl::Status& error);
 
   // Forms a smaller group of the ranks with this rank's color, or returns null if the color is negative. All ranks must
   // call Split together, like a collective. Both groups can be used afterwards, each by one thread at a time; two

@@ -64,7 +64,7 @@ absl::Status ProcessGroup::Join(const Options& options, Bootstrap* bootstrap) {
   rank_ = options.launch.rank;
   ranks_ = options.launch.ranks;
   Rendezvous rendezvous({rank_, ranks_, options.generation, options.deadline_ms,
-                         absl::StrCat("ranks of the launch by ", options.launch.launcher)},
+                         absl::StrCat("ranks of the launch by ", options.launch.launcher), options.check_peer},
                         bootstrap, &RealClock());
   XLAD_RETURN_IF_ERROR(ShareMemory(options, &rendezvous));
   RankBlock& self = control_->rank(rank_);
@@ -109,8 +109,8 @@ uint64_t ProcessGroup::AliveRanks() const {
   return alive;
 }
 
-// The survivors meet in a folder whose name contains the ranks that they believe to be alive. If a rank dies meanwhile,
-// it does not arrive, and the others meet again without it.
+// The survivors meet in a folder whose name contains the ranks that they believe to be alive. If one of them dies
+// meanwhile, the others meet again without it.
 absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Shrink(int64_t deadline_ms) {
   if (error_.ok()) {
     return absl::FailedPreconditionError("found a group without an error, expected Shrink only after an error");
@@ -128,6 +128,9 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Shrink(int64_t deadl
     // used, and rank 0 may be dead.
     options.scratch_bytes = static_cast<int64_t>(scratch_->bytes()) / ranks_;
     options.cache_bytes = cache_bytes_;
+    options.check_peer = [this, alive](int) {
+      return AliveRanks() == alive ? absl::OkStatus() : absl::UnavailableError("a rank has died meanwhile");
+    };
     const std::string name = absl::StrCat("meet-", options.launch.key, "-", options.generation);
     absl::StatusOr<std::unique_ptr<ProcessGroup>> group = MeetAndForm(name, options);
     if (!group.ok() && AliveRanks() != alive) continue;
