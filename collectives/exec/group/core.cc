@@ -324,8 +324,8 @@ absl::Status GroupCore::MapPeer(const GroupCommand& command, int peer) {
   for (int i = 0; i < bases.inputs + bases.outputs; ++i, at += sizeof(WindowPosition)) {
     WindowPosition position;
     std::memcpy(&position, at, sizeof position);
-    if (position.generation == 0) continue;
     const int base = bases.Input(peer, i);
+    if (position.generation == 0 && command.accessed_bytes[base] == 0) continue;
     XLAD_ASSIGN_OR_RETURN(bases_[base], options_.memory->Address(peer, position, command.accessed_bytes[base]));
   }
   mapped_[peer] = true;

@@ -73,6 +73,10 @@ absl::StatusOr<std::byte*> GroupMemory::Address(int peer, const WindowPosition& 
     return absl::DataLossError(absl::StrCat("rank ", peer, " announced window ", position.window,
                                             ", expected less than ", RankBlock::kWindows));
   }
+  if (position.generation % 2 == 0) {
+    return absl::DataLossError(
+        absl::StrCat("rank ", peer, " announced no buffer, expected one with room for ", bytes, " bytes"));
+  }
   std::map<uint32_t, Mapped>& windows = peers_[peer];
   auto mapped = windows.find(position.window);
   if (mapped == windows.end() || mapped->second.generation != position.generation) {

@@ -6,10 +6,17 @@
 #include <malloc.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <optional>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "base/file_system.h"
+#include "collectives/exec/group/core.h"
+#include "collectives/plan/mapped.h"
+#include "collectives/plan/plan.h"
+#include "collectives/plan/testing/make_spec.h"
 
 namespace xlad::collectives {
 namespace {
@@ -57,11 +64,62 @@ TEST_F(GroupMemoryTest, BuffersThatEndAfterTheWindowAreRefused) {
   }
 }
 
+// The buffers of one rank. It announces empty buffers if `announces` is false.
+class AnnouncedMemory final : public WindowMemory {
+ public:
+  explicit AnnouncedMemory(bool announces) : announces_(announces) {}
+  std::optional<WindowPosition> Find(const void*, int64_t) const override {
+    return WindowPosition{0, announces_ ? 1u : 0u, 0};
+  }
+  absl::StatusOr<std::byte*> Address(int peer, const WindowPosition& position, int64_t) override {
+    if (position.generation == 1) return data_;
+    return absl::DataLossError(absl::StrCat("rank ", peer, " announced an empty buffer"));
+  }
+
+ private:
+  const bool announces_;
+  std::byte data_[64] = {};
+};
+
+class OwnerUntilEnd final : public GroupOwner {
+ public:
+  absl::Status CheckWhileWaiting() override { return is_over ? absl::CancelledError("over") : absl::OkStatus(); }
+  absl::Status Disagreement(int) override { return absl::InternalError("the ranks disagree"); }
+  std::atomic<bool> is_over = false;
+};
+
+// Without the check, rank 0 would use the address of an earlier operation, or null.
+TEST_F(GroupMemoryTest, AnEmptyBufferInAnOperationThatReadsItIsRefused) {
+  const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, 2, 4);
+  OwnerUntilEnd owner;
+  std::byte scratch[4 * 64] = {};
+  absl::Status statuses[2];
+  const auto run = [&](int rank) {
+    GroupWaiter waiter(control_.get(), rank, /*exclusive=*/false);
+    waiter.Start();
+    AnnouncedMemory memory(/*announces=*/rank == 0);
+    GroupCore core({control_.get(), &waiter, &memory, scratch, 64, rank}, &owner);
+    const Schedule schedule = *BuildSchedule({.algorithm = std::string(kMappedWindows)}, spec, rank);
+    const GroupCommand command = *MakeGroupCommand(spec, schedule, GroupProtocol::kWindows);
+    float in[4] = {}, out[4] = {};
+    const void* const inputs[] = {in};
+    void* const outputs[] = {out};
+    statuses[rank] = core.Run({&command, /*word=*/1 << 16, {}, inputs, outputs});
+  };
+  std::thread peer(run, 1);
+  run(0);
+  owner.is_over = true;  // Rank 1 waits for rank 0.
+  peer.join();
+  EXPECT_TRUE(absl::IsDataLoss(statuses[0])) << statuses[0];
+}
+
 TEST_F(GroupMemoryTest, FreedMemoryAndUnknownWindowsAreRefused) {
   std::byte* const address = *owner_->Allocate(100);
   WindowPosition position = *owner_->Find(address, 100);
   ASSERT_TRUE(owner_->Free(address).ok());
   EXPECT_TRUE(absl::IsFailedPrecondition(peer_->Address(0, position, 100).status()));
+  ++position.generation;
+  EXPECT_TRUE(absl::IsDataLoss(peer_->Address(0, position, 100).status())) << "a window that does not exist";
   position.window = RankBlock::kWindows;
   EXPECT_TRUE(absl::IsDataLoss(peer_->Address(0, position, 100).status()));
 }
