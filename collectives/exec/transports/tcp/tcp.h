@@ -105,6 +105,8 @@ class TcpFabric {
  private:
   friend class TcpTransport;
   using Pair = std::pair<int, int>;  // The local device and the peer device.
+  // The machine in the hello of a worker whose task has failed. An abort frame follows the hello, which gets no answer.
+  static constexpr char kFailedMark[] = "failed";
 
   absl::StatusOr<TcpConnection*> GetConnection(int device, int peer);
   absl::Status WaitForDialer(Pair pair, std::unique_lock<std::mutex>* lock);
