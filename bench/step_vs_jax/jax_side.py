@@ -25,7 +25,7 @@ import numpy as np  # noqa: E402
 from jax._src import core, sharding_impls, stages  # noqa: E402
 from jax._src.interpreters import mlir, pxla  # noqa: E402
 from jax._src.lib import _jax, xla_client  # noqa: E402
-from jaxlib import _hlo  # noqa: E402
+from jaxlib import _hlo, lapack  # noqa: E402
 from safetensors.numpy import load_file  # noqa: E402
 
 
@@ -66,6 +66,9 @@ class Side:
         self.devices = jax.devices()[:DEVICES]
         self.step = 0
         self.call = None
+        # JAX finds SciPy's LAPACK when it first lowers a routine. Programs that were lowered in another process would
+        # call null pointers without it.
+        lapack._lapack.initialize()
         # Starts the client and LLVM before any measurement.
         jax.jit(lambda x: x + 1)(np.float32(1)).block_until_ready()
 

@@ -33,10 +33,12 @@ memory  the memory of one device's step according to the buffer plan: arguments 
 """
 
 import argparse
+import contextlib
 import json
 import math
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -63,9 +65,15 @@ class Side:
             pass
         answer = self.process.stdout.readline()
         if not answer:
-            words = self.process.stderr.read().strip().splitlines()[-3:]
-            raise RuntimeError(f"{self.name}: {' '.join(words)}")
+            raise RuntimeError(f"{self.name}: {self.reason_of_end()}")
         return json.loads(answer)
+
+    def reason_of_end(self):
+        """Returns how the process ended, and the last lines that it wrote."""
+        words = " ".join(self.process.stderr.read().strip().splitlines()[-3:])
+        status = self.process.wait()
+        end = f"exit status {status}" if status >= 0 else f"ended by {signal.Signals(-status).name}"
+        return f"{end}: {words or 'it wrote no message'}"
 
     def step_ms(self, steps):
         """Returns the wall-clock milliseconds per step."""
@@ -82,7 +90,8 @@ class Side:
         return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
 
     def close(self):
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # The process may have ended before it read a command.
+            self.process.stdin.close()
         try:
             self.process.wait(timeout=20)
         except subprocess.TimeoutExpired:

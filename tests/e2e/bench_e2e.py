@@ -10,9 +10,10 @@ import resource
 import signal
 import socket
 import subprocess
+import sys
 import unittest
 
-from harness import PATIENCE_S, XLAD, CommunicationTest, Process, one_of, wait_for, xlad
+from harness import PATIENCE_S, REPO, XLAD, CommunicationTest, Process, one_of, wait_for, xlad
 
 # A row in the format of nccl-tests: size, count, type, op and root; then time, algbw, busbw and #wrong, twice.
 SIDE = r"\s+([0-9.]+|N/A)\s+([0-9.]+|N/A)\s+([0-9.]+|N/A)\s+(\d+|N/A)"
@@ -148,6 +149,20 @@ class BenchTest(CommunicationTest):
             self.assertIn(code, (1, 2))
             self.assertIn(words, err)
             self.assertEqual(err.count("error"), 1, f"the error is printed once, not by every rank: {err}")
+
+
+class ScriptsTest(unittest.TestCase):
+    def test_a_side_that_ends_is_reported_with_its_status_and_last_lines(self):
+        sys.path.insert(0, str(REPO / "bench/step_vs_jax"))
+        import step_vs_jax
+
+        for script, words in (("exit 3", "jax: exit status 3: it wrote no message"),
+                              ("echo no such mesh >&2; exit 1", "jax: exit status 1: no such mesh"),
+                              ("kill -SEGV $$", "jax: ended by SIGSEGV: it wrote no message")):
+            side = step_vs_jax.Side("jax", ["sh", "-c", script], None)
+            with self.assertRaisesRegex(RuntimeError, re.escape(words)):
+                side.ask("build")
+            side.close()
 
 
 if __name__ == "__main__":
