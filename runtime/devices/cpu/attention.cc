@@ -330,8 +330,8 @@ class BlockRunner {
   // The rows of the block in the operand itself, or null if they are not f32 rows with one stride and contiguous
   // features.
   const float* Direct(const AttentionArray& array, const void* from) {
-    const bool beside = array.strides[program_.FeatureDimension()] == 1;
-    if (array.type != ElementType::kF32 || !beside || program_.rows.size() > 1) return nullptr;
+    const bool is_contiguous = array.strides[program_.FeatureDimension()] == 1;
+    if (array.type != ElementType::kF32 || !is_contiguous || program_.rows.size() > 1) return nullptr;
     SetRow(first_);
     const float* rows = static_cast<const float*>(from) + Offset(array);
     LeaveRow();

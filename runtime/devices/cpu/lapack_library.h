@@ -33,7 +33,7 @@ struct LapackLibrary {
   void (*ormqr)(Flag side, Flag transpose, Int m, Int n, Int k, const T* a, Int lda, const T* tau, T* c, Int ldc,
                 T* work, Int lwork, int32_t* info, Length, Length);
   void (*gehrd)(Int n, Int low, Int high, T* a, Int lda, T* tau, T* work, Int lwork, int32_t* info);
-  void (*sytrd)(Flag uplo, Int n, T* a, Int lda, Real* diagonal, Real* beside, T* tau, T* work, Int lwork,
+  void (*sytrd)(Flag uplo, Int n, T* a, Int lda, Real* diagonal, Real* off_diagonal, T* tau, T* work, Int lwork,
                 int32_t* info, Length);
   // The following routines have other arguments for complex types; see lapack_spectral.cc.
   void (*geqp3)();

@@ -538,10 +538,10 @@ TYPED_TEST(Lapack, HessenbergAndTridiagonalForms) {
     this->Result(this->kType, {n - 1});
     this->Result(this->kInt, {});
     this->Run();
-    const Matrix diagonal = this->Found(1), beside = this->Found(2);
+    const Matrix diagonal = this->Found(1), off_diagonal = this->Found(2);
     const Matrix by = this->Reflected(this->Found(0), this->Found(3), 1);
     const Matrix t = Filled(n, n, [&](int64_t i, int64_t j) {
-      return i == j ? diagonal(i, 0) : i == j + 1 ? beside(j, 0) : j == i + 1 ? beside(i, 0) : Complex(0);
+      return i == j ? diagonal(i, 0) : i == j + 1 ? off_diagonal(j, 0) : j == i + 1 ? off_diagonal(i, 0) : Complex(0);
     });
     this->ExpectEqual(by * t * Adjoint(by), s);
   }
