@@ -11,6 +11,7 @@
 #include "compiler/analysis/op_cost.h"
 #include "compiler/passes/fusion_limits.h"
 #include "compiler/passes/kernel_limits.h"
+#include "hlo/analysis/leaves.h"
 
 namespace xlad::compiler {
 namespace {
@@ -94,6 +95,11 @@ bool IsFreeToRecompute(const Instruction& instruction) {
          (cost == OpCost::kCheap && !instruction.shape().is_scalar() && ReadsNoMemory(instruction, &budget));
 }
 
+// Its users are get-tuple-elements, which are not fused, so it is always the root of a group.
+bool IsTupleReduction(const Instruction& instruction) {
+  return instruction.opcode() == Opcode::kReduce && instruction.shape().is_tuple();
+}
+
 }  // namespace
 
 FusionPlanner::FusionPlanner(const Computation& computation) : computation_(computation) {
@@ -122,6 +128,7 @@ FusionPlanner::Consumers FusionPlanner::ConsumersOf(const Instruction& instructi
 
 void FusionPlanner::Place(Instruction* instruction) {
   const OpCost cost = CostOf(*instruction);
+  if (IsTupleReduction(*instruction)) return StartGroup(instruction);
   if (cost == OpCost::kNotFusible) return;
   Consumers consumers = ConsumersOf(*instruction);
   if (IsFreeToRecompute(*instruction)) {
@@ -186,7 +193,7 @@ bool FusionPlanner::JoinAsRoot(Instruction* instruction, const Consumers& consum
 
 void FusionPlanner::StartGroup(Instruction* instruction) {
   FusionGroup group;
-  group.elements = instruction->shape().elements();
+  group.elements = hlo::ElementsOfLargestLeaf(instruction->shape());
   group.evaluations = {group.elements, 1};
   group.roots = {instruction};
   group.maps[instruction] = {FusionGroup::kIdentity};
@@ -241,7 +248,7 @@ int FusionPlanner::OperandMap(const Instruction& user, int64_t operand, int map,
   if (fresh) {
     int64_t evaluations = group->evaluations[map];
     if (user.opcode() == Opcode::kReduce) {
-      const int64_t outputs = std::max<int64_t>(user.shape().elements(), 1);
+      const int64_t outputs = std::max<int64_t>(hlo::ElementsOfLargestLeaf(user.shape()), 1);
       evaluations = evaluations / outputs * user.operand(0)->shape().elements();
     }
     group->evaluations.push_back(evaluations);

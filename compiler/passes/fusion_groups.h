@@ -4,7 +4,8 @@
 // every group that uses it if recomputing it is cheaper than storing and loading it. Otherwise, it joins the group of
 // its users if all of them are in one group. If it has users outside of that group, it becomes another root (result) of
 // a group, provided that this makes no cycle between groups. This group must have the same number of elements and read
-// the instruction element by element. Any other instruction starts a new group. For example:
+// the instruction element by element. Any other instruction starts a new group, and so does a reduction of tuples,
+// which is the only root of its group. For example:
 //
 //   s = f32[8,4] logistic(x)              // joins the group of `y` as a second root, because `d` reads it from memory
 //   y = f32[8,4] multiply(x, s)           // starts a group
@@ -36,7 +37,8 @@ struct FusionGroup {
   // For each map, the number of times that a member under this map is computed in one execution of the loop.
   std::vector<int64_t> evaluations;
   absl::flat_hash_map<std::string, int> map_ids;  // The number of the map for each MapKey.
-  int64_t elements = 0;  // The number of positions of the loop, which is the number of elements of each root.
+  // The number of positions of the loop, which is the number of elements of each root, or of each leaf of a tuple.
+  int64_t elements = 0;
   // The number of pairs (member, map) in which the member is not free and is computed more often than it has elements.
   int recomputed = 0;
   // The number of members that other groups compute too, and whose operands are an array of their own size and
