@@ -204,8 +204,10 @@ class Scheduler {
       const int loop = FindLoop(schedule().bind[i]);
       if (loop != i) return Wrong(text, "expected the outermost loops, in their order");
       const auto same = [&](const KernelLoop& other) { return other.dim == result_.loops[loop].dim; };
-      if (std::count_if(result_.loops.begin(), result_.loops.end(), same) > 1) {
-        return Wrong(text, "expected loops that are not split");
+      const bool is_outer_of_equal = result_.loops[loop].inner >= 0 &&
+                                     kernel().dims[result_.loops[loop].dim].size % result_.loops[loop].factor == 0;
+      if (std::count_if(result_.loops.begin(), result_.loops.end(), same) > 1 && !is_outer_of_equal) {
+        return Wrong(text, "expected loops that are not split, or outer loops of splits without a remainder");
       }
       iterations *= result_.loops[loop].size;
       result_.bound.push_back(loop);

@@ -111,7 +111,9 @@ absl::StatusOr<ScheduledKernel> ApplySchedule(Kernel kernel, KernelSchedule sche
 
 // The compiler's own schedule: rows are divided into about `wanted_tiles` tiles, and consecutive statements share a
 // loop over the columns if none needs a reduction that another one computes. A temporary holds one row, or one element
-// if only the loop that writes it reads it. The result depends only on the arguments.
+// if only the loop that writes it reads it. If reductions along short rows are followed only by maps over the rows,
+// blocks of up to 256 rows are computed together, and a temporary holds a block. The result depends only on the
+// arguments.
 KernelSchedule DefaultSchedule(const Kernel& kernel, int64_t wanted_tiles);
 
 // The text form, as in the example above, one primitive on each line.

@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "base/random.h"
 #include "compiler/kernel/build_kernel.h"
+#include "compiler/kernel/gpu_target.h"
 #include "compiler/kernel/interpret.h"
 #include "compiler/testing/candidates.h"
 #include "compiler/testing/random_inputs.h"
@@ -81,6 +82,32 @@ std::string LayerNorm() {
   ROOT y = f32[2,3,100] multiply(dr, gg)
 )",
                "x = f32[2,3,100] parameter(0)\ng = f32[100] parameter(1)\n", "f32[2,3,100]", "x, g");
+}
+
+std::string Norms() {
+  return Fused(R"(
+  x = f32[96,8] parameter(0)
+  zero = f32[] constant(0)
+  square = f32[96,8] multiply(x, x)
+  s = f32[96] reduce(square, zero), dimensions={1}, to_apply=add
+  ROOT y = f32[96] sqrt(s)
+)",
+               "x = f32[96,8] parameter(0)\n", "f32[96]", "x");
+}
+
+std::string Distances() {
+  return Fused(R"(
+  x = f32[20,8] parameter(0)
+  z = f32[32,8] parameter(1)
+  zero = f32[] constant(0)
+  xx = f32[20,32,8] broadcast(x), dimensions={0,2}
+  zz = f32[20,32,8] broadcast(z), dimensions={1,2}
+  d = f32[20,32,8] subtract(xx, zz)
+  square = f32[20,32,8] multiply(d, d)
+  s = f32[20,32] reduce(square, zero), dimensions={2}, to_apply=add
+  ROOT y = f32[20,32] sqrt(s)
+)",
+               "x = f32[20,8] parameter(0)\nz = f32[32,8] parameter(1)\n", "f32[20,32]", "x, z");
 }
 
 std::unique_ptr<Module> Parsed(const std::string& text) {
@@ -251,6 +278,30 @@ TEST(Kernel, TextIsReadable) {
             "vectorize c.i\n");
 }
 
+// Otherwise, square roots would be computed one at a time, each after the sum of its row.
+TEST(Kernel, ShortRowsAreComputedInBlocks) {
+  const auto random = SeededRandom(1);
+  for (const auto& [program, schedule] : std::vector<std::pair<std::string, std::string>>{
+           {Norms(), "split r 16\nsplit c 8\norder r.o r.i c.o c.i\nbind r.o 2\nat s0 r.o\nstage t0 r.o\n"},
+           {Distances(), "split c 8\norder r0 r1 c.o c.i\nbind r0 7\nat s0 r0\nstage t0 r0\n"}}) {
+    const auto module = Parsed(program);
+    const Kernel kernel = KernelOf(*module);
+    EXPECT_EQ(ScheduleText(DefaultSchedule(kernel, 3)), schedule + "vectorize c.i\n");
+    // On a GPU, each row is a tile.
+    EXPECT_FALSE(absl::StrContains(ScheduleText(DefaultSchedule(kernel, kOneRowTiles)), "r.o"));
+    std::vector<Array> inputs;
+    for (const Instruction* parameter : module->entry()->parameters()) {
+      inputs.push_back(RandomIntegers(parameter->shape().array(), random.get()));
+    }
+    const auto scheduled = ApplySchedule(kernel, DefaultSchedule(kernel, 3));
+    ASSERT_TRUE(scheduled.ok()) << scheduled.status();
+    EXPECT_EQ(scheduled->tiles, 3);
+    const auto run = InterpretKernel(*scheduled, inputs);
+    ASSERT_TRUE(run.ok()) << run.status();
+    EXPECT_TRUE(SameBytes(run->outputs[0], Evaluated(*module, inputs)[0])) << program;
+  }
+}
+
 // Parses `text` with one replacement. The error must contain `expected`.
 void ExpectRefused(const std::string& text, const std::string& from, const std::string& to, const std::string& words) {
   ASSERT_TRUE(absl::StrContains(text, from)) << from << "\n" << text;
@@ -312,6 +363,7 @@ TEST(Kernel, RefusesSchedulesThatWouldChangeResults) {
   refused("order r c\nsplit d 8\n", "no such dimension");
   refused("order r c\nbind r 2\n", "does not share these loops");
   refused("order r c\nat s0 r\nat s1 r\nat s2 r\nbind c 2\n", "the outermost loops");
+  refused("split r 4\norder r.o r.i c\nat s0 r.o\nat s1 r.o\nat s2 r.o\nbind r.o 1\n", "without a remainder");
   refused("order r c\nstage t0 r\n", "outside of this loop");
   refused("order r c\nstage y0 r\n", "a temporary");
   refused("order r c\nat s0 r\nat s1 r\nat s2 r\nstage t0 r\nstage t0 r\n", "t0 r: the temporary is staged already");

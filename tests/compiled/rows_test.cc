@@ -68,6 +68,38 @@ constexpr char kNorm[] = R"(
   ROOT t = (T[R,C], T[R]) tuple(y, r)
 )";
 
+constexpr char kLengths[] = R"(
+  x = T[R,C] parameter(0)
+  zero = T[] constant(0)
+  square = T[R,C] multiply(x, x)
+  sum = T[R] reduce(square, zero), dimensions={1}, to_apply=add
+  r = T[R] sqrt(sum)
+  ROOT t = (T[R], T[R]) tuple(r, sum)
+)";
+
+// Blocks of rows are computed together.
+TEST(Rows, ShortRows) {
+  Batch batch;
+  for (const int64_t rows : {96, 640}) {
+    for (const int64_t columns : {3, 8, 40}) batch.Add(RowProgram(kLengths, rows, columns, "f32"), Close(1e-5));
+  }
+  batch.Add(RowProgram(kLengths, 160, 8, "bf16"), Close(0.05));
+  for (const char* sizes : {"20,32", "7,48"}) {
+    batch.Add(absl::StrReplaceAll(Program(R"(
+  x = f32[@,3] parameter(0)
+  y = f32[@,3] parameter(1)
+  zero = f32[] constant(0)
+  d = f32[@,3] subtract(x, y)
+  square = f32[@,3] multiply(d, d)
+  sum = f32[@] reduce(square, zero), dimensions={2}, to_apply=add
+  r = f32[@] exponential(sum)
+  ROOT n = f32[@] negate(r))"),
+                                  {{"@", sizes}}),
+              Close(1e-5));
+  }
+  batch.Run();
+}
+
 TEST(Rows, SoftmaxAndNorms) {
   Batch batch;
   for (const int64_t columns : {5, 64, 100}) {
