@@ -68,14 +68,17 @@ build_with_sanitizers() {
 run_with_sanitizer() {  # Arguments: PRESET TESTS...
   local preset=$1 filter='*' selected
   shift
-  selected=(-R "^($(IFS='|'; echo "$*"))\$" -LE slow)
-  if $all; then selected=(-R '_test$' -LE slow); fi
+  selected=(-R "^($(IFS='|'; echo "$*"))(_[0-9]+)?\$" -LE slow)  # NAME_1, NAME_2, ... are parts of a test.
+  if $all; then selected=(-R '_test(_[0-9]+)?$' -LE slow); fi
   if [[ $preset == tsan ]]; then
     # UCX replaces functions of the C library to track memory, and this makes programs crash under ThreadSanitizer. MPI
     # is not built with ThreadSanitizer. The tests of both run only in the release build.
     filter='-*/ucx:*/mixed_ucx:*/openmpi'
     # The folders of these tests start no threads. They would take ten times as long.
     selected+=(-E '^(machine|tensor|hlo|compiler_tpu|house|house_prose|simulation_mutants)_test$')
+  elif ! $all; then
+    # Training steps of the larger examples would take 53 s. The small examples and the corpus run the same code.
+    filter='-*/ExamplesTest.*/cnn:*/ExamplesTest.*/lstm:*/ExamplesTest.*/moe:*/ExamplesTest.*/nano_gpt*'
   fi
   GTEST_FILTER=$filter \
     TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp halt_on_error=1" UBSAN_OPTIONS=print_stacktrace=1 \

@@ -61,8 +61,8 @@ ENTRY e { c = f32[] constant(1)
 TEST(Control, WorkIsBounded) {
   const auto module = Program(R"(HloModule m
 ENTRY e { c = f32[] constant(1)
-  b = f32[20000,20000] broadcast(c), dimensions={}
-  d = f32[20000,20000] dot(b, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  b = f32[4000,4000] broadcast(c), dimensions={}
+  d = f32[4000,4000] dot(b, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
   ROOT s = f32[1,1] slice(d), slice={[0:1], [0:1]} })");
   EvaluateLimits limits;
   limits.element_steps = 1e10;

@@ -66,10 +66,11 @@ function(xlad_library name)
   endif()
 endfunction()
 
-# xlad_tests(NAME [FOLDERS ...] [DEPENDS ...]): one test binary of all *_test.cc. The binary is one ctest test, so that
-# only one process is started for it.
+# xlad_tests(NAME [FOLDERS ...] [DEPENDS ...] [ASAN_SHARDS n]): one test binary of all *_test.cc. The binary is one ctest
+# test, so that only one process is started for it. Under AddressSanitizer, it is n ctest tests NAME_1 to NAME_n, each
+# with a part of the cases, so that a long test uses more than one core.
 function(xlad_tests name)
-  cmake_parse_arguments(ARG "" "" "FOLDERS;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "ASAN_SHARDS" "FOLDERS;DEPENDS" ${ARGN})
   set(patterns ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc)
   foreach(folder ${ARG_FOLDERS})
     list(APPEND patterns ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*_test.cc)
@@ -82,9 +83,19 @@ function(xlad_tests name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gmock GTest::gtest_main)
   target_compile_options(${name} PRIVATE ${test_options})
   target_precompile_headers(${name} REUSE_FROM xlad_test_pch)
-  add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   # CUDA_VISIBLE_DEVICES would hide GPUs of the test double of NVIDIA's driver.
-  set_tests_properties(${name} PROPERTIES ENVIRONMENT_MODIFICATION "CUDA_VISIBLE_DEVICES=unset:")
+  set(environment "CUDA_VISIBLE_DEVICES=unset:")
+  if(XLAD_ASAN AND ARG_ASAN_SHARDS)
+    foreach(shard RANGE 1 ${ARG_ASAN_SHARDS})
+      math(EXPR index "${shard} - 1")
+      add_test(NAME ${name}_${shard} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+      set_tests_properties(${name}_${shard} PROPERTIES ENVIRONMENT_MODIFICATION
+        "${environment};GTEST_TOTAL_SHARDS=set:${ARG_ASAN_SHARDS};GTEST_SHARD_INDEX=set:${index}")
+    endforeach()
+  else()
+    add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    set_tests_properties(${name} PROPERTIES ENVIRONMENT_MODIFICATION "${environment}")
+  endif()
 endfunction()
 
 # xlad_benchmark(NAME SOURCES ... [DEPENDS ...]): a program of bench/. Unlike tests it is optimized, because it would
