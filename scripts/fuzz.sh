@@ -5,16 +5,14 @@
 #   scripts/fuzz.sh RUNS [text|proto|eval|messages|safetensors|index|job ...]    e.g. scripts/fuzz.sh 2000000 eval
 # Deterministic for a given RUNS. Inputs that fail are written to build/fuzz/found, and the exit code is then not 0. An
 # input fails if the target crashes, takes more than ten seconds of wall-clock time or (text, proto and eval) one second
-# of CPU time, allocates more than 512 MiB at once, or uses more than 2,560 MiB. The script ends after the first target
-# that fails.
+# of CPU time, allocates more than 512 MiB at once, or uses more than 2,560 MiB. As many targets run at a time as there
+# are cores.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=${1:?usage: scripts/fuzz.sh RUNS [text|proto|eval|messages|safetensors|index|job ...]}
 shift
 targets=("$@")
 ((${#targets[@]})) || targets=(text proto eval messages safetensors index job)
-declare -A binaries=([messages]=service_messages_fuzz [safetensors]=tensor_safetensors_fuzz
-                     [index]=storage_index_fuzz [job]=client_job_fuzz)
 
 work=build/fuzz
 mkdir -p "$work/found" "$work/seeds"
@@ -27,17 +25,25 @@ cp -r "$work/seeds/text" "$work/seeds/eval"
 cat hlo/opcode.def hlo/text/attribute_table.cc hlo/enum_names.h hlo/text/parse_module.cc tensor/element_type.cc |
   grep -oE '"[A-Za-z][A-Za-z0-9_-]*"' | sort -u >"$work/words.dict"
 
-for target in "${targets[@]}"; do
-  corpus=$work/corpus_$target
+# Prints the statistics of a target, or the end of its output if an input failed.
+fuzz() {  # Arguments: TARGET
+  local target=$1 corpus=$work/corpus_$1 program=hlo_$1_fuzz dictionary=()
+  case $target in
+    text | eval) dictionary=(-dict="$work/words.dict") ;;
+    messages) program=service_messages_fuzz ;;
+    safetensors) program=tensor_safetensors_fuzz ;;
+    index) program=storage_index_fuzz ;;
+    job) program=client_job_fuzz ;;
+  esac
   rm -rf "$corpus"
-  mkdir -p "$corpus"
-  dictionary=(-dict="$work/words.dict")
-  [[ $target == text || $target == eval ]] || dictionary=()
-  mkdir -p "$work/seeds/$target"
+  mkdir -p "$corpus" "$work/seeds/$target"
   ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=0 \
-    "$work/bin/${binaries[$target]:-hlo_${target}_fuzz}" "$corpus" "$work/seeds/$target" \
+    "$work/bin/$program" "$corpus" "$work/seeds/$target" \
     -runs="$runs" -seed=1 -timeout=10 -malloc_limit_mb=512 -rss_limit_mb=2560 -max_len=4096 \
     -len_control=0 -print_final_stats=1 -artifact_prefix="$work/found/$target-" "${dictionary[@]}" \
     >"$work/$target.log" 2>&1 || { tail -60 "$work/$target.log"; exit 1; }
-  grep -E 'stat::|DONE' "$work/$target.log"
-done
+  grep -E 'stat::|DONE' "$work/$target.log" | sed "s/^/$target: /"
+}
+export -f fuzz
+export work runs
+printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I{} bash -euo pipefail -c 'fuzz {}'
