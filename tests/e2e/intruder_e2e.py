@@ -13,7 +13,7 @@ from harness import OWN_EXAMPLES, PATIENCE_S, REPO, folder, wait_for, xlad
 from hosts_e2e import cannot_make_hosts, hosts
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
-STEPS = 8000
+STEPS = 2000  # The attack takes half a second, so the job trains before, during and after it.
 PYTHON = REPO / "build/venv/bin/python"
 HERE = pathlib.Path(__file__).parent
 # Calls a step until the file exists that is the second argument, and then as often again, undisturbed.
