@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "base/clock.h"
 #include "base/net/network.h"
 #include "base/net/peer_user.h"
@@ -62,7 +63,7 @@ class Pages {
       return ErrorPage(absl::NotFoundError("found no such page, expected /, /metrics, /livez or /readyz"));
     }
     if (const absl::Status allowed = CheckViewer(request.client); !allowed.ok()) return ErrorPage(allowed);
-    if (is_page) return {200, "text/html; charset=utf-8", kDashboardPage};
+    if (is_page) return Dashboard();
     if (request.path == "/api/state") return State();
     if (request.path == "/api/job") return Job(request);
     return ErrorPage(absl::NotFoundError("found no such data, expected /api/state or /api/job"));
@@ -148,6 +149,11 @@ class Pages {
                                  ",\"workers\":", Json(workers), ",\"jobs\":", jobs, "]}"));
   }
 
+  HttpResponse Dashboard() {
+    const HttpResponse state = State();
+    return {200, "text/html; charset=utf-8", DashboardWith(state.status == 200 ? state.body : "null")};
+  }
+
   // Returns a job, its time by cause and the step shares of its devices. Also returns one page of its metrics, from
   // step `from` of the query on, and one page of its events, after sequence number `after`.
   HttpResponse Job(const HttpRequest& request) {
@@ -190,6 +196,14 @@ class Pages {
 };
 
 }  // namespace
+
+std::string DashboardWith(absl::string_view state) {
+  constexpr absl::string_view kBefore = R"(type="application/json">)", kNoState = "null";
+  const absl::string_view page = kDashboardPage;
+  const size_t at = page.find(kBefore) + kBefore.size();
+  return absl::StrCat(page.substr(0, at), absl::StrReplaceAll(state, {{"<", "\\u003c"}}),
+                      page.substr(at + kNoState.size()));
+}
 
 absl::StatusOr<std::unique_ptr<observe::HttpServer>> ServeHttp(const std::string& address, Engine* engine) {
   const auto pages = std::make_shared<Pages>(engine);

@@ -19,4 +19,7 @@ absl::StatusOr<std::unique_ptr<observe::HttpServer>> ServeHttp(const std::string
 // The dashboard: one page that loads nothing from other servers (service/dashboard/page.html).
 extern const char kDashboardPage[];
 
+// Returns the page with the answer to /api/state (JSON) in it. Texts of users in the answer cannot end the script.
+std::string DashboardWith(absl::string_view state);
+
 }  // namespace xlad::service

@@ -17,6 +17,7 @@ namespace xlad::service {
 namespace {
 
 using observe::Get;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -71,6 +72,18 @@ TEST_F(HttpPagesTest, AddressesOtherThanLoopbackHaveOnlyMetricsAndHealth) {
   for (const char* path : {"/", "/index.html", "/api/state", "/api/job?id=x", "/api/"}) {
     EXPECT_THAT(Get(reach, path), StartsWith("HTTP/1.1 403")) << path;
   }
+}
+
+TEST_F(HttpPagesTest, TheDashboardHasTheFirstState) {
+  EXPECT_THAT(
+      Get(Serve("127.0.0.1:0"), "/"),
+      ContainsRegex(R"(<script id="first" type="application/json">\{"unix_ms":[^<]*"serving":true[^<]*</script>)"));
+}
+
+TEST(DashboardPage, TextsInTheStateDoNotEndTheScript) {
+  const std::string page = DashboardWith(R"({"name":"</script><b>"})");
+  EXPECT_THAT(page, HasSubstr(R"(type="application/json">{"name":"\u003c/script>\u003cb>"}</script>)"));
+  EXPECT_EQ(page.size(), std::string(kDashboardPage).size() - 4 + 23 + 2 * 5);
 }
 
 TEST(DashboardPage, IsSmallAndHasNoOutsideAssets) {
