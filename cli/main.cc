@@ -1,5 +1,8 @@
 // The `xlad` command: a table of subcommands, one file each.
+#include <poll.h>
+#include <signal.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -141,6 +144,18 @@ std::vector<std::string> WithoutSynonyms(std::vector<std::string> arguments) {
   return arguments;
 }
 
+// Whether standard output is a pipe or a socket whose reader has ended, for example `head`.
+bool OutputHasNoReader() {
+  pollfd output{STDOUT_FILENO, POLLOUT, 0};
+  return poll(&output, 1, /*timeout=*/0) == 1 && (output.revents & POLLERR) != 0;
+}
+
+// Ends this process as SIGPIPE ends commands that do not handle signals: without a message.
+void EndBySigpipe() {
+  signal(SIGPIPE, SIG_DFL);
+  raise(SIGPIPE);
+}
+
 int Main(int argc, char** argv) {
   if (argc >= 2 && absl::string_view(argv[1]) == "__build") return service::RunBuildChild(/*is_idle=*/argc > 2);
   if (argc == 2 && absl::string_view(argv[1]) == "__attempt") worker::RunAttempt(runtime::AllDeviceKinds());
@@ -174,7 +189,9 @@ int Main(int argc, char** argv) {
   }
   const int code = action();
   const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
-  return code == kOk && !written ? Fail(absl::InternalError("cannot write to standard output")) : code;
+  if (code != kOk || written) return code;
+  if (OutputHasNoReader()) EndBySigpipe();
+  return Fail(absl::InternalError("cannot write to standard output"));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/clock.h"
+#include "base/counted.h"
 #include "base/file_system.h"
 #include "base/json_text.h"
 #include "cli/command.h"
@@ -89,8 +90,8 @@ int RunToken(TokenOptions options) {
                                    ? WriteOutput("", text)
                                    : security::WritePrivateFile(options.output, text);
   if (!written.ok()) return Fail(written);
-  absl::FPrintF(stderr, "token %s: role %s, user %s, valid for %d days\n", security::TokenId(join->token), options.role,
-                options.user, options.days);
+  absl::FPrintF(stderr, "token %s: role %s, user %s, valid for %s\n", security::TokenId(join->token), options.role,
+                options.user, Counted(options.days, "day"));
   return kOk;
 }
 

@@ -4,9 +4,10 @@
     python3 bench/dashboard/first_paint.py --mesh dp=4,tp=2 --picture dashboard.png
 
 Each round opens a new page. `paint` is the time of the browser's first contentful paint, and `rows` is the time at
-which the page shows the workers. Both are measured from the beginning of the navigation. Then the table of workers and
-the mesh of the job, which has a cell for each device, are scrolled from the first to the last line in 2 seconds each,
-while the page continues to poll: `frame` is the time between two frames.
+which the page shows the workers. Both are measured from the beginning of the navigation. `/livez` is the time of the
+first contentful paint of that page, which consists of two letters: the share of the browser and of the machine. Then
+the table of workers and the mesh of the job, which has a cell for each device, are scrolled from the first to the last
+line in 2 seconds each, while the page continues to poll: `frame` is the time between two frames.
 
 Needs Debian's package chromium.
 """
@@ -38,6 +39,15 @@ TIMES = """new Promise(resolve => {
     if (!paint || !shown) return setTimeout(look, 1);
     const bytes = performance.getEntriesByType("navigation")[0].transferSize;
     resolve({paint: paint.startTime, rows: performance.now(), bytes});
+  };
+  look();
+})"""
+
+# Resolves to the time of the first contentful paint.
+PAINT = """new Promise(resolve => {
+  const look = () => {
+    const paint = performance.getEntriesByName("first-contentful-paint")[0];
+    return paint ? resolve(paint.startTime) : setTimeout(look, 1);
   };
   look();
 })"""
@@ -174,23 +184,31 @@ def cluster(xlad, folder):
         up.wait()
 
 
-def report(name, pages):
+def report(name, browser, url, rounds):
+    """Opens the dashboard and the page of two letters alternately, and prints their times."""
+    pages = []
+    for _ in range(rounds):
+        page = browser.times(url, WORKERS)
+        with browser.page(url + "livez") as (value, _):
+            pages.append({**page, "/livez": value(PAINT)})
+
     def spread(key):
         values = sorted(page[key] for page in pages)
         return f"{key} {statistics.median(values):6.0f} ms (longest {values[-1]:.0f})"
 
-    print(f"{name:14} {spread('paint')}   {spread('rows')}   {max(page['bytes'] for page in pages)} bytes", flush=True)
+    print(f"{name:14} {spread('paint')}   {spread('rows')}   {spread('/livez')}   "
+          f"{max(page['bytes'] for page in pages)} bytes", flush=True)
 
 
 def measure(args, browser, address, url):
     count = WORKERS
     # The first page is not measured, because the browser starts its processes for it.
     browser.times(url, count)
-    report("idle", [browser.times(url, count) for _ in range(args.rounds)])
+    report("idle", browser, url, args.rounds)
     subprocess.run([args.xlad, "submit", args.job, "--mesh", args.mesh, "--steps", "1000000", "--coordinator", address],
                    check=True, stdout=subprocess.DEVNULL)
     browser.scroll(url, count, None)  # Waits for the job.
-    report("while training", [browser.times(url, count) for _ in range(args.rounds)])
+    report("while training", browser, url, args.rounds)
     frames = sorted(browser.scroll(url, count, args.picture))
     print(f"scrolling {count} workers and {count} cells: frame {statistics.median(frames):.0f} ms (99th percentile "
           f"{frames[len(frames) * 99 // 100]:.0f}, longest {frames[-1]:.0f}), {len(frames)} frames")

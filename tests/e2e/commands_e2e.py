@@ -363,8 +363,10 @@ class Commands(unittest.TestCase):
             self.addCleanup(started.close)
             wait_for(lambda: "the join file of this user cannot be written" in started.log(), "the warning")
             reader = where / "reader.join"
-            code, _, err = xlad("token", "--data", where / "data", "--role", "reader", "--user", "rita", "-o", reader)
+            code, _, err = xlad("token", "--data", where / "data", "--role", "reader", "--user", "rita", "-o", reader,
+                                "--days", 1)
             self.assertEqual(code, 0, err)
+            self.assertRegex(err, "^token [0-9a-f]{12}: role reader, user rita, valid for 1 day\n$")
             code, _, err = xlad("ps", "--join", reader)
             self.assertEqual(code, 0, err)
             listed = json.loads(xlad("token", "--data", where / "data", "--list", "--format", "json")[1])

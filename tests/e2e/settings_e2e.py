@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -194,9 +195,14 @@ class Monitoring(unittest.TestCase):
                 self.assertRegex(top.stdout.readline(), "^coordinator on ")  # A pipe gets no escape sequences.
                 top.stdout.close()
                 try:
-                    self.assertIn("cannot write to standard output", top.communicate(timeout=60)[1])
+                    self.assertEqual(top.communicate(timeout=60)[1], "")  # As with `xlad top | head`.
+                    self.assertEqual(top.returncode, -signal.SIGPIPE)
                 finally:
                     top.kill()
+            with open("/dev/full", "w") as full:
+                top = subprocess.run([XLAD, "top", "--coordinator", address], stdout=full, stderr=subprocess.PIPE,
+                                     text=True, timeout=60)
+            self.assertEqual((top.returncode, top.stderr), (1, "xlad: error: cannot write to standard output\n"))
             code, out, _ = xlad("top", "--once", "--coordinator", address, "--format", "json")
             self.assertEqual(code, 0)
             shown = json.loads(out)
