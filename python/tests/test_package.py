@@ -10,12 +10,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 import unittest
 
 import numpy as np
 from harness import PATIENCE_S, REPO
 from safetensors import numpy as reference
 
+import xlad
 from xlad import element_types, safetensors
 from xlad.installed_command import find_program
 from xlad.job import parse_axes, read_directory
@@ -38,6 +40,11 @@ class Formats(unittest.TestCase):
                                                    "b": np.full(3, 1.5, "bfloat16")}))
         np.testing.assert_array_equal(whole["b"], np.full(3, 1.5, "bfloat16"))
         self.assertEqual((whole["c"].shape, whole["c"].dtype, whole["i"].shape), ((2, 3, 16), np.uint8, (3,)))
+
+    def test_versions_are_equal(self):
+        project = tomllib.loads((REPO / "python" / "pyproject.toml").read_text())["project"]
+        self.assertEqual(xlad.__version__, project["version"])
+        self.assertIn(f"project(xlad VERSION {xlad.__version__} ", (REPO / "CMakeLists.txt").read_text())
 
     def test_shapes_and_axes(self):
         for row in element_types.TYPES:

@@ -71,7 +71,7 @@ class Streams(ClusterTest):
             yield from batches(2)
             raise OSError("the file is gone")
 
-        with self.assertRaisesRegex(xlad.Error, "batches could not be read or sent: OSError.'the file is gone'"):
+        with self.assertRaisesRegex(xlad.Error, "batches could not be read or sent: OSError: the file is gone"):
             self.train(fails(), 100).wait()
         early = "found no batch for step 2, because the iterator has ended; expected one for each of the 100 steps"
         with self.assertRaisesRegex(xlad.Error, f"CANCELLED: its batches could not be read or sent: {early}"):

@@ -339,7 +339,7 @@ class Mistakes(ClusterTest):
         state, data = {"w": np.zeros(8, np.float32)}, {"x": np.ones((64, 8), np.float32)}
         two = {"dp": 2}
         for words, arguments in {
-            "found batch=65, expected 1 to 64": {"batch": 65}, "found batch=0": {"batch": 0},
+            "found batch=65, expected a whole number from 1 to 64": {"batch": 65}, "found batch=0": {"batch": 0},
             "found steps=-1, expected a whole number, 0 or more": {"steps": -1}, "found no steps": {"steps": None},
             "found mesh 'dp', expected AXIS=SIZE": {"mesh": "dp"}, "found mesh {'dp': 0}": {"mesh": {"dp": 0}},
             "found mesh 8": {"mesh": 8}, "of 64 devices, expected at most 4": {"mesh": {"dp": 64}},
@@ -378,6 +378,11 @@ class Mistakes(ClusterTest):
             (r"found f32\[3\] for batch in batch 1, expected f32\[4\]", keep, state, [np.ones(4), np.ones(3)]),
             ("state w: found a masked array, expected .* array.filled", keep, {"w": np.ma.ones(3)}, data),
             ("data x: found a masked array", keep, state, {"x": np.ma.masked_less(data["x"], 2)}),
+            (r"shapes leaf 0.0 \[\], .*, leaf 0.4 \[\], ..., expected .*; np.asarray converts lists", keep, state,
+             ([1.0] * 64, data["x"])),
+            (r"^batch 1: found dict\(x, y\), expected dict\(x\), as batch 0 has$", keep, state,
+             [data, {**data, "y": 1}]),
+            ("found data of type function, .*; call the function first", keep, state, lambda: iter([data])),
             ("found no batches", keep, state, []),
             ("found random keys", keep, state, {"x": jax.random.split(jax.random.key(0), 4)}),
             ("calls back into Python", lambda s, b: (jax.debug.print("{}", b["x"][0, 0]), (s, 0.0))[1], state, data),

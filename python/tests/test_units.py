@@ -239,7 +239,7 @@ class Data(unittest.TestCase):
     def test_sizes_of_batches(self):
         self.assertEqual(all_batches(np.ones(6), DataOptions(batch=np.array(2)), 9).batches, 3)
         for value in (0, 7, 2.0, np.array(2.7), jnp.float32(2.7), np.array([2, 3]), True):
-            with self.assertRaisesRegex(ValueError, "found batch=.*, expected 1 to 6"):
+            with self.assertRaisesRegex(ValueError, "found batch=.*, expected a whole number from 1 to 6"):
                 all_batches(np.ones(6), DataOptions(batch=value), 9)
 
     def test_checkpoints_of_evaluations(self):

@@ -17,6 +17,8 @@ from xlad.lowered import Compiled, Lowered
 from xlad.remote_array import RemoteArray, RemoteDevice, fetch
 from xlad.run import Checkpoint, Evaluation, Run, Status, Step
 
+__version__ = "0.1.0"
+
 __all__ = ["Checkpoint", "Cluster", "Compiled", "Error", "Evaluation", "Jitted", "LocalCluster", "Lowered",
            "RemoteArray", "RemoteDevice", "Run", "Status", "Step", "Worker", "connect", "explain", "export", "fetch",
            "local", "verify"]

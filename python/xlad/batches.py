@@ -14,7 +14,7 @@ import numpy as np
 from xlad import safetensors
 from xlad.element_types import shape_text
 from xlad.job import as_int
-from xlad.trees import Tree, flatten, label, unflatten
+from xlad.trees import MAX_KEYS, Tree, first_difference, flatten, label, unflatten
 
 _MAX_PATH = 200  # The number of characters of a path that an error shows.
 
@@ -78,8 +78,9 @@ def as_data(data: Any) -> Any:
         raise TypeError(f"found data of type {type(data).__name__}, expected a tree of arrays, such as a dictionary "
                         "with an array for each column: dict(df) of a data frame df of pandas")
     if not is_iterable(data) or isinstance(data, (bytes, bytearray, Set)):
+        advice = "; call the function first" if callable(data) else ""
         raise TypeError(f"found data of type {type(data).__name__}, expected a tree of arrays, a list of batches, or "
-                        "an object that yields batches, such as a data loader")
+                        f"an object that yields batches, such as a data loader{advice}")
     return data
 
 
@@ -200,12 +201,15 @@ def _from_rows(data: Tree, rows: int | None, cut: bool) -> Batches:
     arrays = [_data_array(leaf, f"data {n}") for n, leaf in zip(names, leaves)]
     totals = {array.shape[0] if array.ndim else 0 for array in arrays}
     if len(totals) != 1 or 0 in totals:
-        shapes = ", ".join(f"{label(name)} {list(array.shape)}" for name, array in zip(names, arrays))
-        raise ValueError(f"found data of shapes {shapes}, expected arrays with equal numbers of rows, 1 or more")
+        shapes = [f"{label(name)} {list(array.shape)}" for name, array in zip(names[:MAX_KEYS], arrays)]
+        advice = "" if all(array.ndim for array in arrays) else "; np.asarray converts lists of numbers"
+        more = ", ..." if len(names) > MAX_KEYS else ""
+        raise ValueError(f"found data of shapes {', '.join(shapes)}{more}, expected arrays with equal numbers of rows, "
+                         f"1 or more{advice}")
     total = totals.pop()
     per_batch = total if rows is None else as_int(rows)
     if per_batch is None or not 1 <= per_batch <= total:
-        raise ValueError(f"found batch={rows!r}, expected 1 to {total}, the number of rows of the data")
+        raise ValueError(f"found batch={rows!r}, expected a whole number from 1 to {total}, the rows of the data")
     count = total // per_batch
     arrays = [array[: count * per_batch] if cut else array for array in arrays]
     example = unflatten(treedef, [array[:per_batch] for array in arrays])
@@ -239,7 +243,7 @@ def _from_batches(batches: list[Any], number: int = 1) -> Batches:
     for i, batch in enumerate(batches, number - 1):
         leaves, found = flatten(batch)
         if found != treedef:
-            raise ValueError(f"found batch {i} of structure {found}, expected {treedef}, as batch 0 has")
+            raise ValueError(f"{first_difference(batch, batches[0], f'batch {i}')}, as batch 0 has")
         for column, name, leaf in zip(columns, names, leaves):
             array = _data_array(leaf, f"batch {i} {name}")
             if column and (array.shape, array.dtype) != (column[0].shape, column[0].dtype):

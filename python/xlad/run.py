@@ -293,7 +293,7 @@ class Run(Iterator[Step]):
         if state in ("FAILED", "CANCELLED"):
             error = None if self._sender is None else self._sender.error
             if error is not None:
-                text = str(error) if isinstance(error, Error) else repr(error)
+                text = str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error}"
                 raise Error(f"job {self.job_id} {state}: its batches could not be read or sent: {text}",
                             "ABORTED") from error
             raise Error(f"job {self.job_id} {state}: {self._status.reason}", "ABORTED")
