@@ -135,6 +135,17 @@ class StructureTest(unittest.TestCase):
         for pattern, count in counts:
             self.assertEqual(len(re.findall(pattern, text)), count, pattern)
 
+    def test_loops_of_sorts_are_not_unrolled(self):
+        """ptxas takes up to 30 s for sm_80 if it unrolls the loops of all passes."""
+        text = self.ptx("less { x = f32[] parameter(0) y = f32[] parameter(1) ROOT l = pred[] compare(x, y), "
+                        "direction=LT }\nENTRY main { x = f32[1000] parameter(0) ROOT s = f32[1000] sort(x), "
+                        "dimensions={0}, to_apply=less }")
+        blocks = re.split(r"(?m)^(?=\$L\w+:)", text)[1:]
+        loops = [block for block in blocks if re.search(rf"bra\s+{re.escape(block.partition(':')[0])};", block)]
+        self.assertGreater(len(loops), 10)
+        for block in loops:
+            self.assertIn('.pragma "nounroll";', block)
+
     def test_elementwise_kernels_read_and_write_once_in_registers(self):
         self.expect(binary("add"), [r"\.reqntid 256, 1, 1", r"add\.\w*\.?f32"], [r"\.local", r"\.shared", "bar.sync"],
                     [(r"ld\.global", 2), (r"st\.global", 1)])
