@@ -118,6 +118,23 @@ TEST_F(CudaDeviceTest, SharedMemoryIsKeptAndUsedAgain) {
   EXPECT_EQ(second->address, large->address);
 }
 
+// Drivers give handles only for memory of cuMemAlloc that has not been freed.
+TEST_F(CudaDeviceTest, MemoryOfAPoolIsNotShared) {
+  const cuda::Driver* const driver = *cuda::LoadDriver(kDouble);
+  const auto gpu = cuda::Gpu::Open(driver, 0);
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  const auto address = (*gpu)->Allocate(2 << 20);
+  ASSERT_TRUE(address.ok()) << address.status();
+  cuda::IpcHandle handle{};
+  EXPECT_EQ(driver->cuIpcGetMemHandle(&handle, *address), cuda::kInvalidValue);
+  (*gpu)->Free(*address);
+  const auto shared = (*gpu)->AllocateShared(2 << 20);
+  ASSERT_TRUE(shared.ok()) << shared.status();
+  EXPECT_EQ(driver->cuIpcGetMemHandle(&handle, shared->address), cuda::kSuccess);
+  ASSERT_EQ(driver->cuMemFree_v2(shared->address), cuda::kSuccess);
+  EXPECT_EQ(driver->cuIpcGetMemHandle(&handle, shared->address), cuda::kInvalidValue);
+}
+
 TEST_F(CudaDeviceTest, SharedMemoryOfTheSameProcessIsNotOpenedByTheDriver) {
   const cuda::Driver* const driver = *cuda::LoadDriver(kDouble);
   const auto gpu = cuda::Gpu::Open(driver, 0), other = cuda::Gpu::Open(driver, 0);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "tests/cuda_driver_double/driver_double_hooks.h"
 #include "tests/cuda_driver_double/library/driver_objects.h"
@@ -42,6 +43,14 @@ struct CurrentContext {
 thread_local CurrentContext current;
 
 PoolObject the_pool;
+// The addresses that cuMemAllocAsync has returned. Memory of pools has no handles for other processes.
+std::mutex pool_mutex;
+auto& pool_addresses = *new std::set<DevicePointer>();
+
+bool IsOfPool(DevicePointer address) {
+  const std::lock_guard<std::mutex> lock(pool_mutex);
+  return pool_addresses.contains(address);
+}
 
 cuda_double::WindowMemory& Memory() { return DriverDouble::Get().memory(); }
 
@@ -405,6 +414,8 @@ Result cuMemAlloc_v2(DevicePointer* address, size_t bytes) {
   XLAD_ENTER_OUTSIDE_CAPTURE(cuMemAlloc_v2);
   if (bytes == 0) return kInvalidValue;
   *address = Memory().Allocate(bytes);
+  const std::lock_guard<std::mutex> lock(pool_mutex);
+  pool_addresses.erase(*address);
   return *address != 0 ? kSuccess : kOutOfMemory;
 }
 Result cuMemFree_v2(DevicePointer address) {
@@ -415,10 +426,14 @@ Result cuMemFree_v2(DevicePointer address) {
 Result cuMemAllocAsync(DevicePointer* address, size_t bytes, StreamHandle stream) {
   XLAD_ENTER_OUTSIDE_CAPTURE(cuMemAllocAsync);
   *address = Memory().Allocate(bytes);
-  if (*address != 0) return kSuccess;
-  stream->queue.Wait();  // Earlier work of the stream may free memory.
-  *address = Memory().Allocate(bytes);
-  return *address != 0 ? kSuccess : kOutOfMemory;
+  if (*address == 0) {
+    stream->queue.Wait();  // Earlier work of the stream may free memory.
+    *address = Memory().Allocate(bytes);
+  }
+  if (*address == 0) return kOutOfMemory;
+  const std::lock_guard<std::mutex> lock(pool_mutex);
+  pool_addresses.insert(*address);
+  return kSuccess;
 }
 Result cuMemFreeAsync(DevicePointer address, StreamHandle stream) {
   if (!HasContext()) return kInvalidContext;
@@ -438,7 +453,7 @@ Result cuMemPoolSetAttribute(PoolHandle, int, void*) {
 Result cuIpcGetMemHandle(IpcHandle* handle, DevicePointer address) {
   XLAD_ENTER_WITH_CONTEXT(cuIpcGetMemHandle);
   WindowMemory::Exported exported;
-  if (!Memory().Export(address, &exported)) return kInvalidValue;
+  if (IsOfPool(address) || !Memory().Export(address, &exported)) return kInvalidValue;
   static_assert(sizeof exported <= sizeof *handle);
   *handle = {};
   std::memcpy(handle->bytes, &exported, sizeof exported);
