@@ -318,8 +318,8 @@ std::vector<int> MessageGroup::AliveRanks() const {
   return alive;
 }
 
-// The survivors meet in a folder whose name contains a hash of the ranks that they believe to be alive. If a rank dies
-// meanwhile, it does not arrive, and the others meet again without it.
+// The survivors meet in a folder whose name contains a hash of the ranks that they believe to be alive. If one of them
+// dies meanwhile, the others meet again without it.
 absl::StatusOr<std::unique_ptr<MessageGroup>> MessageGroup::Shrink(int64_t deadline_ms) {
   if (!shared_->abort.raised()) {
     return absl::FailedPreconditionError("found a group without an error, expected Shrink only after an error");
@@ -336,8 +336,11 @@ absl::StatusOr<std::unique_ptr<MessageGroup>> MessageGroup::Shrink(int64_t deadl
     options.launch.rank = static_cast<int>(std::find(alive.begin(), alive.end(), rank_) - alive.begin());
     options.launch.ranks = static_cast<int>(alive.size());
     options.deadline_ms = deadline_ms;
-    options.record = nullptr;  // The record and check_peer are those of the ranks of this group.
-    options.check_peer = nullptr;
+    options.record = nullptr;  // The record is that of this group.
+    options.check_peer = [this, alive](int) {
+      const bool all = std::none_of(alive.begin(), alive.end(), [this](int rank) { return HasGone(rank); });
+      return all ? absl::OkStatus() : absl::UnavailableError("a rank has died meanwhile");
+    };
     absl::StatusOr<std::unique_ptr<MessageGroup>> group = Join(options);
     if (group.ok() || AliveRanks() == alive) return group;
   }
