@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import json
+import mmap
 import os
 import pathlib
 import re
@@ -84,6 +85,39 @@ class BenchTest(CommunicationTest):
         for row in written:
             for side in ("out_of_place", "in_place"):
                 self.assertLessEqual({"time_us", "algbw", "busbw", "wrong"}, set(row[side]))
+
+    def test_wrong_results_are_counted_and_fail(self):
+        def start(rank):
+            variables = dict(os.environ, XLAD_LAUNCH="wrong", XLAD_RANKS="2", XLAD_RANK=str(rank))
+            command = [XLAD, "bench", "all_reduce", "-b", "1M", "-e", "4M", "-i", "1M", "-n", "1", "--batches", "1",
+                       "--json", path]
+            started = subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True)
+            for end in (started.stdout.close, started.wait, started.kill):  # The last one is called first.
+                self.addCleanup(end)
+            return started
+
+        def scratch():
+            # The largest shared memory that rank 0 has made, through which the ranks copy their data.
+            found = [file for file in pathlib.Path(f"/proc/{ranks[0].pid}/fd").iterdir()
+                     if os.path.realpath(file).startswith("/memfd:xlad") and os.path.getsize(file) > 0]
+            return max(found, key=os.path.getsize, default=None)
+
+        path = self.where / "rows.json"
+        ranks = [start(0)]
+        with open(wait_for(scratch, "rank 0 to share memory"), "r+b") as file:
+            with mmap.mmap(file.fileno(), 0) as memory:
+                ranks.append(start(1))
+                noise = b"x" * (len(memory) - 4096)  # The head of the memory stays as it is.
+                while any(rank.poll() is None for rank in ranks):
+                    memory[4096:] = noise
+        out = ranks[0].stdout.read()
+        self.assertEqual([rank.returncode for rank in ranks], [1, 1], out)
+        wrong, verdict = OUT_OF_BOUNDS.search(out).groups()
+        self.assertEqual(verdict, "FAILED")
+        sides = [row[side]["wrong"] for row in json.loads(path.read_text())["rows"]
+                 for side in ("out_of_place", "in_place")]
+        self.assertEqual(int(wrong), sum(sides))
+        self.assertGreater(sum(sides), 0)
 
     def test_all_collectives_and_types_are_checked(self):
         for collective in ("reduce_scatter", "all_gather", "alltoall_perf", "broadcast", "reduce", "gather", "scatter",
