@@ -13,7 +13,6 @@
 #include <cstring>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/clock.h"
@@ -29,18 +28,6 @@ constexpr size_t kMaxLastOutput = 2000;
 // How long a process may take to end after its socket was closed. When the system kills a process, it closes the
 // descriptors first and reports the end a little later. A kill in between would hide who killed the process.
 constexpr int64_t kEndGraceMs = 5000;
-
-// The number of processes that this machine's kernel has killed for lack of memory since it started, or 0 if the kernel
-// does not report it.
-int64_t OomKills() {
-  const absl::StatusOr<std::string> text = RealFileSystem().Read("/proc/vmstat");
-  if (!text.ok()) return 0;
-  for (const absl::string_view line : absl::StrSplit(*text, '\n')) {
-    int64_t kills = 0;
-    if (absl::StartsWith(line, "oom_kill ") && absl::SimpleAtoi(line.substr(9), &kills)) return kills;
-  }
-  return 0;
-}
 
 // Whether the line is one of xlad's log, which need not be repeated in a message.
 bool IsLogLine(absl::string_view line) {
@@ -94,7 +81,7 @@ AttemptProcess::AttemptProcess(SpawnedProcess process, MessageSocket socket, Fil
       socket_(std::move(socket)),
       output_(std::move(output)),
       wake_(std::move(wake)),
-      oom_kills_before_(OomKills()) {
+      oom_kills_before_(OomKills(RealFileSystem())) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -239,8 +226,8 @@ void AttemptProcess::Finish() {
   std::unique_lock<std::mutex> lock(mutex_);
   end.killed_here = killed_ && end.signal == SIGKILL;
   const bool killed_elsewhere = end.signal == SIGKILL && !end.killed_here;
-  end.out_of_memory =
-      end.exit_code == kExitOutOfMemory || (killed_elsewhere && OomKills() > oom_kills_before_);
+  end.out_of_memory = end.exit_code == kExitOutOfMemory ||
+                      (killed_elsewhere && HasGrown(oom_kills_before_, OomKills(RealFileSystem())));
   if (on_end_ != nullptr) {
     lock.unlock();
     Deliver();

@@ -72,7 +72,7 @@ class AttemptProcess {
   FileDescriptor wake_;    // An eventfd that wakes the thread.
   bool socket_is_open_ = true;
   std::string tail_;  // The last bytes of the process's standard output and error.
-  int64_t oom_kills_before_ = 0;
+  const std::optional<int64_t> oom_kills_before_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -10,6 +10,8 @@
 
 #include <algorithm>
 
+#include "storage/testing/memory_files.h"
+
 namespace xlad::worker {
 namespace {
 
@@ -49,6 +51,18 @@ TEST(AttemptProcess, ReportsHowTheProcessEnded) {
   end = Started("kill -KILL $$").Wait();
   EXPECT_EQ(end.signal, SIGKILL);
   EXPECT_FALSE(end.killed_here);
+}
+
+TEST(AttemptProcess, AKillIsNotALackOfMemoryIfTheCountOfTheKernelIsUnknown) {
+  storage::MemoryFiles files;
+  ASSERT_TRUE(files.WriteAtomically("/proc/vmstat", "nr_free_pages 1\noom_kill 12\noom_kill_disable 0\n").ok());
+  const std::optional<int64_t> kills = OomKills(files);
+  EXPECT_EQ(kills, 12);
+  files.fail_read_after = files.reads;
+  EXPECT_FALSE(HasGrown(OomKills(files), kills)) << "no descriptor was free";
+  EXPECT_TRUE(HasGrown(11, kills));
+  EXPECT_FALSE(HasGrown(12, kills));
+  EXPECT_TRUE(OomKills(RealFileSystem()).has_value());
 }
 
 // The daemon may read the end of the socket's stream before the process kills itself.

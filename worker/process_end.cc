@@ -3,7 +3,10 @@
 #include <csignal>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 
 namespace xlad::worker {
 
@@ -19,6 +22,16 @@ absl::Status ExitError(const ProcessEnd& end, int64_t memory_limit_bytes) {
   const bool from_outside = end.signal == SIGKILL || end.signal == SIGTERM;
   const auto code = from_outside ? absl::StatusCode::kUnavailable : absl::StatusCode::kInternal;
   return absl::Status(code, absl::StrCat(who, "ended: ", end.how, words));
+}
+
+std::optional<int64_t> OomKills(FileSystem& files) {
+  const absl::StatusOr<std::string> text = files.Read("/proc/vmstat");
+  if (!text.ok()) return std::nullopt;
+  for (const absl::string_view line : absl::StrSplit(*text, '\n')) {
+    int64_t kills = 0;
+    if (absl::StartsWith(line, "oom_kill ") && absl::SimpleAtoi(line.substr(9), &kills)) return kills;
+  }
+  return std::nullopt;
 }
 
 WorkerMessage ExitMessage(AttemptExited exited, const ProcessEnd& end, const absl::Status& error) {

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
+#include "base/file_system.h"
 #include "proto/worker.pb.h"
 #include "proto/xlad_v1.h"
 
@@ -25,6 +27,15 @@ struct ProcessEnd {
 // that of the machine. The code indicates whether the next attempt is likely to fail in the same way: a crash is
 // Internal, and an external cause, such as a kill, is Unavailable.
 absl::Status ExitError(const ProcessEnd& end, int64_t memory_limit_bytes);
+
+// The number of processes that this machine's kernel has killed for lack of memory since it started. Nothing if it
+// cannot be read, for example because this process has no free descriptor.
+std::optional<int64_t> OomKills(FileSystem& files);
+// Whether a count has grown. False if one of them is not known: a kill from outside must not be taken for a lack of
+// memory, which ends the job when it is repeated.
+inline bool HasGrown(std::optional<int64_t> before, std::optional<int64_t> now) {
+  return before.has_value() && now.has_value() && *now > *before;
+}
 
 // Completes the report of a process that ended in this way, with the error that ExitError returned.
 WorkerMessage ExitMessage(AttemptExited exited, const ProcessEnd& end, const absl::Status& error);
