@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/counted.h"
 #include "base/log.h"
+#include "worker/about.h"
 
 namespace xlad::worker {
 namespace {
@@ -19,11 +20,6 @@ constexpr size_t kMaxMetricsPerMessage = 1000;
 constexpr size_t kMaxUnacknowledged = 5 * kMaxMetricsPerMessage;
 constexpr size_t kMaxSamples = 256;  // The maximum number of clock samples that are kept; one is taken about every 2 s.
 constexpr size_t kMaxTraces = 256;   // The maximum number of traces of a task that wait to be sent.
-
-template <typename Message>
-TaskKey KeyOf(const Message& message) {
-  return {message.job_id(), message.attempt()};
-}
 
 template <typename Message>
 void SetKey(const LaunchTask& launch, Message* message) {
@@ -46,32 +42,6 @@ void SetAnswer(const LaunchTask& launch, const Event& event, Message* answer) {
   answer->set_step(event.step);
   answer->set_accepted(event.accepted);
   answer->set_current(event.current);
-}
-
-// The attempt that a message is about. The job id is empty if the message is not about an attempt.
-struct About {
-  TaskKey key;
-  int64_t generation = 0;
-};
-template <typename Message>
-About AboutOf(const Message& message) {
-  return {KeyOf(message), message.generation()};
-}
-About AboutOf(const CoordinatorMessage& message) {
-  switch (message.message_case()) {
-    case CoordinatorMessage::kLaunch: return AboutOf(message.launch());
-    case CoordinatorMessage::kStart: return AboutOf(message.start());
-    case CoordinatorMessage::kRenew: return AboutOf(message.renew());
-    case CoordinatorMessage::kStopAt: return AboutOf(message.stop_at());
-    case CoordinatorMessage::kAbort: return AboutOf(message.abort());
-    case CoordinatorMessage::kAcknowledge: return AboutOf(message.acknowledge());
-    case CoordinatorMessage::kForget: return AboutOf(message.forget());
-    case CoordinatorMessage::kCheckpointAt: return AboutOf(message.checkpoint_at());
-    case CoordinatorMessage::kCommitted: return AboutOf(message.committed());
-    case CoordinatorMessage::kReplaceCode: return AboutOf(message.replace_code());
-    default:
-      return {};
-  }
 }
 
 }  // namespace
@@ -228,7 +198,15 @@ void WorkerCore::On(const CoordinatorMessage& message) {
 
 void WorkerCore::OnLaunch(const LaunchTask& launch) {
   const TaskKey key = KeyOf(launch);
-  if (Find(key) != nullptr || ending_.contains(key)) return;  // The launch was repeated after a reconnection.
+  // A coordinator that was restored from a backup uses numbers of attempts again, with later generations.
+  const TaskRecord* const same = Find(key);
+  if (same != nullptr && same->launch.generation() >= launch.generation()) return;  // It was repeated.
+  if (same != nullptr) Forget(key, "a later attempt of the job starts");
+  if (const auto ending = ending_.find(key); ending != ending_.end()) {
+    // Events of the old process have the same key, so the launch waits for its end.
+    if (ending->second.generation < launch.generation()) ending->second.next = launch;
+    return;
+  }
   // Earlier attempts of the job have ended, even if this worker has not received their ends.
   std::vector<TaskKey> old;
   for (const auto& [other, record] : tasks_) {
@@ -427,7 +405,7 @@ void WorkerCore::Forget(const TaskKey& key, const std::string& why) {
     if (!why.empty()) record.task->Abort({absl::CancelledError(why), ""});
     if (options_.tasks_have_processes && !record.exited) {
       Ending& ending = ending_[key];
-      ending = {DevicesOf(record.launch), OwnerOf(record.launch)};
+      ending = {DevicesOf(record.launch), OwnerOf(record.launch), record.launch.generation(), {}, {}};
       if (!why.empty() && absl::StartsWith(record.launch.spec().checkpoint().uri(), "file:")) {
         SetKey(record.launch, &ending.exited.emplace());
         ending.exited->set_step(record.task->finished_steps());
@@ -551,6 +529,7 @@ void WorkerCore::On(const TaskHasFinished& event) {
 void WorkerCore::On(const TaskHasExited& event) {
   const ProcessEnd& end = event.end;
   if (const auto ending = ending_.extract(event.key); !ending.empty()) {
+    if (ending.mapped().next.has_value()) OnLaunch(*ending.mapped().next);
     if (ending.mapped().exited.has_value()) {
       exits_.push_back(
           ExitMessage(*std::move(ending.mapped().exited), end, ExitError(end, options_.memory_limit_bytes)));

@@ -247,6 +247,8 @@ class WorkerCore {
   struct Ending {
     int devices = 0;
     std::optional<std::string> owner;
+    int64_t generation = 0;
+    std::optional<LaunchTask> next;  // A launch of a later generation, which waits for the end of the process.
     // For the report to the coordinator when the process has ended. Only if the task was aborted and may have written
     // files of a checkpoint to a shared folder: the coordinator then removes them.
     std::optional<AttemptExited> exited;

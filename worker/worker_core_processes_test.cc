@@ -204,6 +204,35 @@ TEST_F(TasksWithProcesses, TheNextAttemptWaitsForTheEndOfTheLastOne) {
   EXPECT_EQ(alive_, 1) << "the process of attempt 2 has ended before it was dropped";
 }
 
+// The coordinator was restored from a backup, so it uses the number of an attempt again.
+TEST_F(TasksWithProcesses, ALaterGenerationOfTheSameAttemptWaitsForTheEndOfTheEarlierOne) {
+  CoordinatorMessage message;
+  const auto launch = [&](int64_t generation) {
+    message.mutable_launch()->set_job_id("job");
+    message.mutable_launch()->set_attempt(1);
+    message.mutable_launch()->set_generation(generation);
+    Handle(message);
+  };
+  for (const bool is_aborted : {true, false}) {
+    Attach();
+    launch(41);
+    EXPECT_EQ(alive_, 1);
+    if (is_aborted) Abort("this attempt has ended");
+    launch(1'000'041);
+    EXPECT_EQ(alive_, 0);
+    launch(41);
+    Handle(TaskHasExited{{"job", 1}, {.signal = 9}});
+    EXPECT_EQ(alive_, 1) << "it starts when the process of the earlier one has ended";
+    launch(1'000'041);
+    EXPECT_EQ(alive_, 1) << "a repeated launch";
+    Handle(Connected{});
+    ASSERT_EQ(sent_.back().register_().running_size(), 1);
+    EXPECT_EQ(sent_.back().register_().running(0).generation(), 1'000'041);
+    ForgetJob();
+    Handle(TaskHasExited{{"job", 1}, {}});
+  }
+}
+
 TEST_F(TasksWithProcesses, TheNextOwnersTaskWaitsForTheLastOwnersProcess) {
   Attach();
   LaunchFor("alice", 1, "job", 1);
