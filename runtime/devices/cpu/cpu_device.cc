@@ -1,20 +1,22 @@
 #include "runtime/devices/cpu/cpu_device.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "base/kernel_abi.h"
 #include "base/rounding.h"
 #include "runtime/devices/cpu/dnnl_util.h"
 #include "runtime/devices/cpu/host_target.h"
 #include "runtime/devices/cpu/library_op.h"
+#include "runtime/devices/cpu/matrix_code.h"
 #include "runtime/devices/cpu/object_loader.h"
 #include "runtime/index_text.h"
 
@@ -271,8 +273,7 @@ absl::StatusOr<std::unique_ptr<Launcher>> CpuExecutable::MakeLauncher(int32_t pa
 
 class CpuDevice final : public Device {
  public:
-  // The code is generated while the process waits for a program, or while it loads one.
-  CpuDevice() : generation_([] { GenerateMatrixCode(); }) {}
+  CpuDevice() : matrix_code_([] { GenerateMatrixCode(); }, kWaitForProgram) {}
   std::string Name() const override { return kName; }
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes, MemoryKind kind) override {
     if (MemoryKind_IsValid(kind)) return AllocateMemory(bytes);
@@ -285,11 +286,19 @@ class CpuDevice final : public Device {
   }
   absl::StatusOr<std::unique_ptr<LoadedExecutable>> Load(Executable executable) override {
     XLAD_RETURN_IF_ERROR(CheckTarget(executable, kName));
-    return LoadNativeCode(std::move(executable));
+    XLAD_ASSIGN_OR_RETURN(std::unique_ptr<LoadedExecutable> loaded, LoadNativeCode(std::move(executable)));
+    const auto& ops = static_cast<const CpuExecutable&>(*loaded).ops();
+    matrix_code_.OnLoad(std::any_of(ops.begin(), ops.end(), [](const std::unique_ptr<PreparedLibraryOp>& op) {
+      return absl::StrContains(op->Description(), "gemm");  // The name of oneDNN's implementation.
+    }));
+    return loaded;
   }
 
  private:
-  const std::jthread generation_;
+  // A process that is started for a program loads it within this time.
+  static constexpr std::chrono::milliseconds kWaitForProgram{1000};
+
+  MatrixCode matrix_code_;
 };
 
 }  // namespace

@@ -1,0 +1,35 @@
+#include "runtime/devices/cpu/matrix_code.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+
+namespace xlad::runtime {
+namespace {
+
+constexpr std::chrono::milliseconds kLong = std::chrono::hours(1);
+
+TEST(MatrixCode, IsGeneratedForTheFirstProgramThatNeedsIt) {
+  std::promise<void> generated;
+  MatrixCode code([&] { generated.set_value(); }, kLong);  // A second call would throw.
+  for (const bool needs_code : {false, true, true, false}) code.OnLoad(needs_code);
+  generated.get_future().wait();
+}
+
+TEST(MatrixCode, IsNotGeneratedForAProgramThatDoesNotNeedIt) {
+  int count = 0;
+  {
+    MatrixCode code([&] { ++count; }, kLong);
+    code.OnLoad(false);
+  }
+  EXPECT_EQ(count, 0);
+}
+
+TEST(MatrixCode, IsGeneratedWhileAProcessWaitsForAProgram) {
+  std::promise<void> generated;
+  const MatrixCode code([&] { generated.set_value(); }, std::chrono::milliseconds(1));
+  generated.get_future().wait();
+}
+
+}  // namespace
+}  // namespace xlad::runtime
