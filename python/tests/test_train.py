@@ -372,6 +372,7 @@ class Mistakes(ClusterTest):
              lambda w, b: ((w, b["x"][0]), b["x"].sum()), state["w"], data),
             (r"metric v of shape \[64, 32\], expected a scalar", lambda s, b: (s, {"v": jnp.tile(b["x"], 4)}), state,
              data),
+            ("the step returned 'a' as metric name, expected a number", lambda s, b: (s, {"name": "a"}), state, data),
             ("state w: found 'a'", keep, {"w": "a"}, data), ("state w: found <built-in", keep, {"w": len}, data),
             ("found data of shapes x .*, y .*, expected arrays with equal", keep, state, {**data, "y": np.ones(3)}),
             (r"found data of shapes leaf 0 \[64, 8\], leaf 1 \[3\]", keep, state, (data["x"], np.ones(3))),

@@ -25,7 +25,10 @@ def encode(names: Sequence[str], leaves: Sequence[Any]) -> tuple[list[str], list
     scalars: list[str] = []
     values: list[Any] = []
     for name, leaf in zip(names, leaves):
-        array = jnp.asarray(leaf)
+        try:
+            array = jnp.asarray(leaf)
+        except (TypeError, ValueError):
+            raise TypeError(f"the step returned {leaf!r} as metric {name}, expected a number or an array") from None
         if jnp.iscomplexobj(array):
             raise TypeError(f"the step returned metric {name} of type {array.dtype}, expected real numbers")
         if array.size > MAX_ELEMENTS:
