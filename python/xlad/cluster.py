@@ -128,6 +128,9 @@ class Cluster:
         """
         if isinstance(resume, Run):
             resume = resume.job_id
+        for what, function in (("on_step", on_step), ("evaluate", evaluate)):
+            if function is not None and not callable(function):
+                raise TypeError(f"found {what}={function!r}, expected a function")
         watching = Watching([], on_step=on_step, draws_steps=progress, progress=for_user(progress),
                             first_step=whole_number(start_step, "start_step"))
         recovery = Recovery(checkpoint_every, resume, watching.first_step, stop_when_not_finite=stop_when_not_finite,
