@@ -351,7 +351,7 @@ void AddSimulate(CLI::App& parent, Action* action) {
       ->check(InputFile())
       ->allow_extra_args(false);
   app->add_option("--assign", options->assign,
-                  "torus dimensions of each mesh axis, innermost first, such as tp=z,dp=xy; default: the cheapest");
+                  "torus dimensions of each mesh axis, innermost first, such as tp=z,dp=xy; default: the fastest");
   app->add_option("--broken-link", options->broken_links, "a link that carries nothing, such as 0-1; may be repeated")
       ->allow_extra_args(false);
   app->add_option("--broken-chip", options->broken_chips,
