@@ -199,6 +199,9 @@ const std::vector<Case>& Cases() {
       {"f01b_i01o->01bf", {4, 8, 8, 16}, {4, 8, 8, 32}, {{8, 1, 1, 1}, {8, 1, 1, 1}}},
       {"f01b_i01o->01bf", {4, 8, 8, 16}, {4, 4, 4, 32}, {{4, 1, 0, 1, 2}, {4, 1, 0, 1, 2}}},
       {"f01b_i01o->01bf", {4, 8, 8, 16}, {4, 4, 4, 32}, {{4, 1, 0, -1, 2}, {4, 1, 0, -1, 2}}},
+      // Enough features of the input for another plan in code for AVX2.
+      {"b01f_01oi->b01f", {2, 4, 4, 32}, {3, 3, 32, 32}, {{3, 1, 2, 1, 1, 2}, {3, 1, 2, 1, 1, 2}}},
+      {"f01b_i01o->01bf", {4, 8, 8, 32}, {4, 8, 8, 48}, {{8, 1, 1, 1}, {8, 1, 1, 1}}},
       // Few output features: the batch is divided into parts of 4, 4, 4, 4 and 2.
       {"f01b_i01o->01bf", {18, 12, 12, 16}, {18, 12, 12, 16}, {{12, 1, 1, 1}, {12, 1, 1, 1}}},
   };
@@ -233,6 +236,21 @@ TEST(Convolution, GradientsOfFewFeaturesAreDividedByBatch) {
   };
   EXPECT_NE(description(ElementType::kF32).find("5 tiles added"), std::string::npos) << description(ElementType::kF32);
   EXPECT_EQ(description(ElementType::kBF16).find("added"), std::string::npos) << "parts of bf16 are less exact";
+}
+
+// oneDNN's code for AVX2 is faster for blocks of features.
+TEST(Convolution, GradientsInAvx2AreComputedInBlocks) {
+  const auto description = [](const Case& c) {
+    return (*PrepareConvolution(MakeOp(c, ElementType::kF32, ElementType::kF32)))->Description();
+  };
+  Case weights{"f01b_i01o->01bf", {4, 8, 8, 32}, {4, 8, 8, 48}, {{8, 1, 1, 1}, {8, 1, 1, 1}}};
+  const Case input{"b01f_01oi->b01f", {2, 4, 4, 32}, {3, 3, 32, 32}, {{3, 1, 2, 1, 1, 2}, {3, 1, 2, 1, 1, 2}}};
+  if (description(weights).find("avx2") == std::string::npos) GTEST_SKIP() << description(weights);
+  EXPECT_NE(description(weights).find("lhs moved, rhs moved"), std::string::npos) << description(weights);
+  EXPECT_NE(description(input).find("backward data"), std::string::npos) << description(input);
+  EXPECT_NE(description(input).find("lhs moved"), std::string::npos) << description(input);
+  weights.lhs[3] = 16;
+  EXPECT_EQ(description(weights).find("lhs moved"), std::string::npos) << "few features: " << description(weights);
 }
 
 TEST(Convolution, RefusesShapesThatDoNotMatch) {
