@@ -107,6 +107,24 @@ ENTRY e {
   EXPECT_LE(result.compiled_objects, 1);
 }
 
+// The kernel of four sines is negligible, and therefore not optimized, only beside a kernel that takes much longer.
+TEST(ObjectCache, NegligibleKernelsHaveOtherObjects) {
+  MemoryObjects objects;
+  const std::string alone = "HloModule alone\nENTRY e {\n  y = f32[4] parameter(0)\n  ROOT b = f32[4] sine(y)\n}\n";
+  const std::string both = R"(HloModule both
+ENTRY e {
+  x = f32[1000000] parameter(0)
+  y = f32[4] parameter(1)
+  a = f32[1000000] tanh(x)
+  b = f32[4] sine(y)
+  ROOT r = (f32[1000000], f32[4]) tuple(a, b)
+})";
+  EXPECT_EQ(CompileText(both, &objects).compiled_objects, 2);
+  EXPECT_EQ(CompileText(both, &objects).reused_objects, 2);
+  EXPECT_EQ(CompileText(alone, &objects).compiled_objects, 1);
+  EXPECT_EQ(CompileText(alone, &objects).reused_objects, 1);
+}
+
 // The largest number of calls of one kernel of several tiles in the native programs of a program.
 int64_t MostCallsOfAKernel(const std::string& text) {
   const auto module = *hlo::ParseText(text);

@@ -1,17 +1,23 @@
 #include "compiler/codegen/cpu_code.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "base/hash.h"
 #include "compiler/analysis/hlo_names.h"
+#include "compiler/analysis/op_cost.h"
 #include "compiler/codegen/in_threads.h"
 #include "compiler/codegen/llvm/cpu_emitter.h"
+#include "hlo/analysis/leaves.h"
+#include "tensor/small_float.h"
 
 namespace xlad::compiler {
 namespace {
@@ -19,6 +25,11 @@ namespace {
 // Symbols begin with this many hexadecimal digits of the object's key.
 constexpr size_t kDigits = 24;
 constexpr char kKernel[] = "kernel";
+// Kernels that together take at most this share of a step are not optimized. The estimate of the step is low: it has
+// these nanoseconds for one operation on floats and for one byte. The estimate of the kernels is high: it has these
+// nanoseconds for one element of a cheap and of an expensive instruction.
+constexpr double kNegligibleShare = 0.01, kMinNsOfFlop = 0.0125, kMinNsOfByte = 0.04;
+constexpr double kMaxNsOfCheap = 2, kMaxNsOfExpensive = 20;
 
 template <typename Steps, typename Visit>
 void ForEachKernelStep(Steps* steps, const Visit& visit) {
@@ -41,8 +52,31 @@ int64_t WeightOf(const KernelRequest& kernel) {
   return weight;
 }
 
+// A high estimate of the time of a fusion or elementwise instruction in code that LLVM has not optimized. Infinity for
+// other instructions, such as sorts, whose time is not known.
+double UnoptimizedNs(const Instruction& root) {
+  if (root.opcode() == Opcode::kFusion) {
+    double ns = 0;
+    for (const auto& instruction : root.called()[0]->instructions()) ns += UnoptimizedNs(*instruction);
+    return ns;
+  }
+  const double elements = static_cast<double>(hlo::ElementsOfLargestLeaf(root.shape()));
+  // Conversions from and to small floats consist of several operations.
+  const bool is_small = root.shape().is_array() && tensor::IsSmallFloat(root.shape().type());
+  const double cheap_ns = elements * (is_small ? kMaxNsOfExpensive : kMaxNsOfCheap);
+  if (root.opcode() == Opcode::kParameter || root.opcode() == Opcode::kTuple) return cheap_ns;
+  if (root.opcode() == Opcode::kReduce) {
+    return kMaxNsOfExpensive * static_cast<double>(root.operand(0)->shape().elements());
+  }
+  const OpCost cost = CostOf(root);
+  if (cost == OpCost::kNotFusible) return HUGE_VAL;
+  return cost == OpCost::kExpensive ? elements * kMaxNsOfExpensive : cheap_ns;
+}
+
 // A kernel or native program. `key` is the key of its object, and empty until it has been emitted for the first time.
+// LLVM does not optimize negligible kernels.
 struct Part {
+  bool is_negligible = false;
   EmittedKernel facts;
   std::string key, symbol;
   std::string ir, assembly;
@@ -57,6 +91,7 @@ class CpuCode {
 
   absl::StatusOr<EmittedCode> Run() {
     FindCalled();
+    FindNegligible();
     EmittedCode code;
     code.target = emitters_.target();
     code.steps = program_.steps;
@@ -108,6 +143,25 @@ class CpuCode {
       });
     }
     in_loops_.assign(in_loops.begin(), in_loops.end());
+  }
+
+  // Finds kernels that take so little of a step that it need not be optimized. Kernels in loops take an unknown time.
+  void FindNegligible() {
+    std::vector<double> ns(kernels_.size(), 0);
+    double all_ns = 0;
+    for (const Step& step : program_.steps) {
+      all_ns += kMinNsOfFlop * step.flops() + kMinNsOfByte * step.bytes();
+      std::vector<Step> nested = {step};
+      ForEachKernelStep(&nested, [&](const KernelStep* kernel) {
+        const size_t k = numbers_.at(kernel->symbol());
+        ns[k] += step.has_kernel() ? UnoptimizedNs(*program_.kernels[k].root) : HUGE_VAL;
+      });
+    }
+    std::vector<size_t> order(kernels_.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return ns[a] < ns[b]; });
+    double sum = 0;
+    for (const size_t k : order) kernels_[k].is_negligible = (sum += ns[k]) <= kNegligibleShare * all_ns;
   }
 
   // The kernels that need an object of their own. Called after the kernels of native programs have been emitted.
@@ -181,6 +235,7 @@ class CpuCode {
   // `name` is the kernel or program that the part is named after.
   static void SetKey(const std::string& name, const CpuEmitter& emitter, Part* part) {
     part->key = emitter.Fingerprint();
+    if (part->is_negligible) part->key = Sha256Hex(absl::StrCat("not optimized ", part->key));
     part->symbol = absl::StrCat("x", part->key.substr(0, kDigits), "_", name);
   }
 
@@ -195,10 +250,11 @@ class CpuCode {
     ObjectCache* const cache = options_.want_listings ? nullptr : options_.objects;
     if (cache != nullptr) object = cache->Find(part->key);
     const bool reused = object.has_value();
+    const bool is_quick = options_.quick && !part->is_negligible;
     if (!reused) {
       if (options_.want_listings) part->ir = emitter->IrText();
-      XLAD_ASSIGN_OR_RETURN(object, options_.quick ? emitter->FinishQuickly() : emitter->Finish());
-      if (cache != nullptr && !options_.quick) cache->Add(part->key, *object);
+      XLAD_ASSIGN_OR_RETURN(object, is_quick || part->is_negligible ? emitter->FinishQuickly() : emitter->Finish());
+      if (cache != nullptr && !is_quick) cache->Add(part->key, *object);
     }
     if (options_.want_listings) {
       XLAD_ASSIGN_OR_RETURN(part->assembly, emitter->AssemblyText());
@@ -206,6 +262,7 @@ class CpuCode {
     const std::lock_guard lock(mutex_);
     objects_[part->key] = *std::move(object);
     ++(reused ? reused_ : compiled_);
+    is_quick_ = is_quick_ || (is_quick && !reused);
     return absl::OkStatus();
   }
 
@@ -221,7 +278,7 @@ class CpuCode {
     }
     code->compiled = compiled_;
     code->reused = reused_;
-    code->quick = options_.quick && compiled_ > 0;
+    code->quick = is_quick_;
     if (objects.empty()) return absl::OkStatus();
     XLAD_ASSIGN_OR_RETURN(code->object, BundleObjects(std::move(objects)));
     return absl::OkStatus();
@@ -237,6 +294,7 @@ class CpuCode {
   std::mutex mutex_;
   absl::flat_hash_map<std::string, std::string> objects_;  // By key. Empty while an object is being compiled.
   int64_t compiled_ = 0, reused_ = 0;
+  bool is_quick_ = false;  // See EmittedCode.
 };
 
 }  // namespace
