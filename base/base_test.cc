@@ -2,6 +2,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -159,6 +160,28 @@ TEST(FileSystem, PipesDevicesAndLinksAreNotReplaced) {
   ASSERT_TRUE(files.WriteAtomically(link, "through").ok());
   EXPECT_TRUE(std::filesystem::is_symlink(link));
   EXPECT_EQ(*files.Read(file), "through");
+}
+
+// Callers repeat only what is Unavailable: the error of a path remains until a user changes something.
+TEST(FileSystem, TheCodeOfAnErrorSaysWhetherItMayEnd) {
+  FileSystem& files = RealFileSystem();
+  const TestFolder folder;
+  const std::string loop = JoinPath(folder.path(), "loop"), file = JoinPath(folder.path(), "file");
+  std::filesystem::create_symlink("loop", loop);
+  ASSERT_TRUE(files.WriteAtomically(file, "x").ok());
+  std::byte byte;
+  EXPECT_TRUE(absl::IsInvalidArgument((*files.Open(folder.path(), OpenMode::kRead))->Read(0, {&byte, 1})));
+  EXPECT_TRUE(absl::IsInvalidArgument(files.Open(loop, OpenMode::kRead).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(files.Open(std::string(300, 'x'), OpenMode::kRead).status()));
+  EXPECT_TRUE(absl::IsNotFound(files.Open(file + "/x", OpenMode::kRead).status()));
+  EXPECT_TRUE(absl::IsAlreadyExists(files.RemoveDirectory(folder.path())));
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const absl::Status without_descriptors = files.Open(file, OpenMode::kRead).status();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_TRUE(absl::IsUnavailable(without_descriptors)) << without_descriptors;
 }
 
 TEST(FileSystem, PathsHaveAFolder) {

@@ -17,14 +17,41 @@
 namespace xlad {
 namespace {
 
+absl::StatusCode CodeOf(int error) {
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return absl::StatusCode::kNotFound;
+    case EEXIST:
+    case ENOTEMPTY:
+      return absl::StatusCode::kAlreadyExists;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return absl::StatusCode::kPermissionDenied;
+    case ENOSPC:
+    case EDQUOT:
+      return absl::StatusCode::kResourceExhausted;
+    case EFBIG:
+    case EINVAL:
+    case EISDIR:
+    case ELOOP:
+    case EMLINK:
+    case ENAMETOOLONG:
+    case ENODEV:
+    case ENXIO:
+    case EOPNOTSUPP:
+    case ESPIPE:
+    case EXDEV:
+      return absl::StatusCode::kInvalidArgument;
+    default:  // File systems in user space may return any error.
+      return absl::StatusCode::kUnavailable;
+  }
+}
+
 absl::Status SystemError(absl::string_view what, const std::string& path) {
   const int error = errno;
-  const std::string text = absl::StrCat(what, " ", path, ": ", std::strerror(error));
-  if (error == ENOENT || error == ENOTDIR) return absl::NotFoundError(text);
-  if (error == EEXIST) return absl::AlreadyExistsError(text);
-  if (error == EACCES || error == EPERM || error == EROFS) return absl::PermissionDeniedError(text);
-  if (error == ENOSPC || error == EDQUOT) return absl::ResourceExhaustedError(text);
-  return absl::InternalError(text);
+  return absl::Status(CodeOf(error), absl::StrCat(what, " ", path, ": ", std::strerror(error)));
 }
 
 absl::Status Write(int fd, absl::string_view bytes, const std::string& path) {

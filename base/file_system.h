@@ -1,8 +1,8 @@
 // Files as an interface, so that tests can inject disk faults and simulations can run without a disk.
 //
 // Relative paths are relative to the working directory of the process. Errors contain the path and the system's reason.
-// A missing file is NotFound, a full disk is ResourceExhausted, and a read-only file system is PermissionDenied.
-// Thread-safe.
+// A missing file is NotFound, a full disk ResourceExhausted, a read-only file system PermissionDenied, and a path that
+// cannot be used, such as a loop of links, InvalidArgument. Other errors are Unavailable: they may end. Thread-safe.
 #pragma once
 
 #include <cstdint>

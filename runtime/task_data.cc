@@ -26,14 +26,6 @@ std::string StartUri(const LaunchTask& launch) {
   return launch.state_blob().empty() ? storage::StateUri(launch.spec()) : storage::BlobUri(launch.state_blob());
 }
 
-// For errors of a source, never for those of a device: an error of the disk or of the network file system may end, so
-// another attempt may succeed. The coordinator would take Internal for an error of the program, and the second one
-// would end the job. Internal is also the code of errors of files that do not end, such as EISDIR: they are retried,
-// too.
-absl::Status UnavailableIfInternal(const absl::Status& status) {
-  return absl::IsInternal(status) ? absl::UnavailableError(status.message()) : status;
-}
-
 }  // namespace
 
 TaskData::TaskData(const LaunchTask& launch, TaskStore* store, collectives::AbortSignal* abort)
@@ -157,7 +149,7 @@ absl::Status TaskData::ReadBoxes(const storage::TensorSource& source, absl::Span
     }
     if (!outs[i].empty()) reads.push_back({box.entry->name, shape.type, box.box, outs[i]});
   }
-  XLAD_RETURN_IF_ERROR(UnavailableIfInternal(source.Read(reads)));
+  XLAD_RETURN_IF_ERROR(source.Read(reads));
   for (size_t i = 0; i < boxes.size(); ++i) {
     const StateBox& box = boxes[i];
     if (!is_in_place[i] && !(arrays[i].shape() == box.entry->local)) {
@@ -180,7 +172,7 @@ absl::Status TaskData::ReadState(absl::Span<DeviceBuffers* const> buffers) {
   if (!boxes.empty()) {
     const std::string uri = StartUri(launch_);
     absl::StatusOr<std::shared_ptr<storage::TensorSource>> source = store_->OpenTensors(uri, abort_);
-    if (!source.ok()) return UnavailableIfInternal(Annotate(source.status(), storage::StateContext(uri)));
+    if (!source.ok()) return Annotate(source.status(), storage::StateContext(uri));
     // Read accepts a box of a larger tensor, whose other elements would be ignored.
     for (const Entry& entry : parameters_) {
       if (entry.kind != JobSpec::Parameter::STATE) continue;
@@ -227,10 +219,10 @@ absl::Status TaskData::StartData() {
   } else {
     source = store_->OpenTensors(uri, &reads_);
   }
-  if (!source.ok()) return UnavailableIfInternal(Annotate(source.status(), "data"));
+  if (!source.ok()) return Annotate(source.status(), "data");
   absl::StatusOr<std::unique_ptr<BatchReader>> reader =
       BatchReader::Start(*std::move(source), std::move(plan), &reads_);
-  if (!reader.ok()) return UnavailableIfInternal(Annotate(reader.status(), absl::StrCat("data ", uri)));
+  if (!reader.ok()) return Annotate(reader.status(), absl::StrCat("data ", uri));
   batches_ = *std::move(reader);
   return absl::OkStatus();
 }
@@ -245,7 +237,7 @@ absl::Status TaskData::WriteInputs(int index, int64_t step, DeviceBuffers* buffe
     }
     if (inputs_[p] < 0) continue;
     const absl::StatusOr<BatchReader::Bytes> bytes = batches_->Get(index, inputs_[p], step);
-    if (!bytes.ok()) return UnavailableIfInternal(bytes.status());
+    if (!bytes.ok()) return bytes.status();
     XLAD_RETURN_IF_ERROR(buffers->Write(entry.slices[index], **bytes));
   }
   return absl::OkStatus();

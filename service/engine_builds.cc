@@ -43,15 +43,6 @@ absl::Status CheckTensors(const JobSpec& spec, const CheckpointIndex& index, con
   return absl::OkStatus();
 }
 
-// Aborted for an error of the coordinator's machine, such as a full disk: the same build may succeed later. A stop of
-// the engine remains Unavailable.
-absl::Status OfMachine(const absl::Status& status) {
-  return status.ok() || absl::IsUnavailable(status) ? status : absl::AbortedError(status.message());
-}
-
-// Like OfMachine, for reads of files that the build needs. Only an error of the disk or network may be temporary.
-absl::Status OfRead(const absl::Status& status) { return absl::IsInternal(status) ? OfMachine(status) : status; }
-
 absl::StatusOr<Executable> ParseExecutable(const std::string& digest, const std::string& bytes) {
   Executable executable;
   if (!executable.ParseFromString(bytes)) {
@@ -103,23 +94,21 @@ absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request, con
   BuildRequest build;
   XLAD_ASSIGN_OR_RETURN(*build.mutable_spec(), SpecOf(request.job));
   *build.mutable_spec()->mutable_mesh() = request.mesh;
-  auto program = blobs_->Get(build.spec().program_blob());
-  if (!program.ok()) return OfRead(program.status());
-  build.set_program(*std::move(program));
+  XLAD_ASSIGN_OR_RETURN(*build.mutable_program(), blobs_->Get(build.spec().program_blob()));
   auto state = ReadHeader(storage::StateUri(build.spec()));
-  if (!state.ok()) return OfRead(Annotate(state.status(), "state.safetensors"));
+  if (!state.ok()) return Annotate(state.status(), "state.safetensors");
   auto data = ReadHeader(storage::DataUri(build.spec()));
-  if (!data.ok()) return OfRead(Annotate(data.status(), "data.safetensors"));
+  if (!data.ok()) return Annotate(data.status(), "data.safetensors");
   build.set_state_header(*std::move(state));
   build.set_data_header(*std::move(data));
   *build.mutable_target() = request.targets[0];
   for (size_t t = 1; t < request.targets.size(); ++t) *build.add_other_targets() = request.targets[t];
   build.set_quick(request.quick);
   XLAD_ASSIGN_OR_RETURN(BuiltProgram built, RunBuild(build, request.job.str(), limits));
-  // RunBuild has just stored the executables, so every error of reading them is one of the machine.
+  // RunBuild has just stored the executables, so a missing or damaged one does not come from the program either.
   const auto load = [this](const std::string& digest) -> absl::StatusOr<Executable> {
     const absl::StatusOr<std::string> bytes = blobs_->Get(digest);
-    if (!bytes.ok()) return OfMachine(bytes.status());
+    if (!bytes.ok()) return absl::UnavailableError(bytes.status().message());
     return ParseExecutable(digest, *bytes);
   };
   XLAD_ASSIGN_OR_RETURN(const Executable executable, load(built.executable_digest));
@@ -172,10 +161,12 @@ absl::StatusOr<BuiltProgram> Engine::RunBuild(const BuildRequest& build, const s
   BuiltProgram built;
   built.cached = found.cached;
   const BuildResponse& response = found.response;
+  // A full disk, or a folder that cannot be written, does not come from the program, which can be built later.
   const auto put = [this](const std::string& executable, std::string* digest) {
     absl::StatusOr<std::string> stored = blobs_->Put(executable);
-    if (stored.ok()) *digest = *std::move(stored);
-    return OfMachine(stored.status());
+    if (!stored.ok()) return absl::UnavailableError(stored.status().message());
+    *digest = *std::move(stored);
+    return absl::OkStatus();
   };
   XLAD_RETURN_IF_ERROR(put(response.executable(), &built.executable_digest));
   if (response.other_executables_size() != build.other_targets_size()) {
@@ -250,15 +241,13 @@ absl::StatusOr<BuiltProgram> Engine::RunQueuedBuild(const std::string& job_id, c
 
 void Engine::BuildJob(const StartBuild& request, CancelSignal* cancel) {
   const absl::StatusOr<BuiltProgram> built = BuildProgram(request, LimitsOf(cancel));
-  // The result of a canceled build is not used. If the coordinator has stopped serving, it repeats the build later.
-  if (cancel->raised() || absl::IsUnavailable(built.status())) return;
+  if (cancel->raised()) return;  // The result of a canceled build is not used.
   Post([request, built](CoordinatorCore& coordinator) { coordinator.OnBuilt(request.job, request.mesh, built); });
 }
 
 absl::StatusOr<BuiltProgram> Engine::BuildOptimized(const StartOptimizing& request, const ChildLimits& limits) {
-  const absl::StatusOr<Executable> quick = LoadExecutable(request.executable_digest);
-  if (!quick.ok()) return OfRead(quick.status());
-  return BuildProgram({request.job, {quick->target()}, request.mesh, /*quick=*/false}, limits, &*quick);
+  XLAD_ASSIGN_OR_RETURN(const Executable quick, LoadExecutable(request.executable_digest));
+  return BuildProgram({request.job, {quick.target()}, request.mesh, /*quick=*/false}, limits, &quick);
 }
 
 // The build has a low priority, because the job's first steps and builds for which jobs wait are more urgent.
@@ -266,7 +255,7 @@ void Engine::OptimizeJob(const StartOptimizing& request, CancelSignal* cancel) {
   ChildLimits limits = LimitsOf(cancel);
   limits.nice = kOptimizingNice;
   const absl::StatusOr<BuiltProgram> built = BuildOptimized(request, limits);
-  if (cancel->raised() || absl::IsUnavailable(built.status())) return;
+  if (cancel->raised()) return;
   Post([request, built](CoordinatorCore& coordinator) { coordinator.OnOptimized(request, built); });
 }
 

@@ -77,11 +77,7 @@ absl::StatusOr<LoadProgramResponse> Engine::LoadProgram(const LoadProgramRequest
                           return coordinator.sessions().TargetOf(JobId(id));
                         }));
   XLAD_ASSIGN_OR_RETURN(*build.mutable_program(), blobs_->Get(request.program_blob()));
-  const absl::StatusOr<BuiltProgram> built_or = RunQueuedBuild(id, build, check);
-  // To clients of sessions, Aborted means that the session has ended.
-  if (absl::IsAborted(built_or.status())) return absl::InternalError(built_or.status().message());
-  XLAD_RETURN_IF_ERROR(built_or.status());
-  const BuiltProgram& built = *built_or;
+  XLAD_ASSIGN_OR_RETURN(const BuiltProgram built, RunQueuedBuild(id, build, check));
   XLAD_ASSIGN_OR_RETURN(const Executable executable, LoadExecutable(built.executable_digest));
   XLAD_RETURN_IF_ERROR(CheckCompiledFor(executable, build.target()));
   XLAD_ASSIGN_OR_RETURN(auto plans, PlanCollectives(executable, DeviceCount(spec.mesh())));

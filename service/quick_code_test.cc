@@ -139,7 +139,7 @@ TEST_F(QuickCodeTest, ASecondBuildThatTheMachineCannotMakeIsRepeated) {
   const std::string job = StartedJob();
   int64_t pause_ms = 1000;
   for (size_t builds = 1; builds < 3; ++builds, pause_ms *= 2) {
-    Optimized(cluster_.optimizings.back(), absl::AbortedError("the disk is full"));
+    Optimized(cluster_.optimizings.back(), absl::UnavailableError("the disk is full"));
     cluster_.RunFor(pause_ms - 200, {1, 2});
     EXPECT_THAT(cluster_.optimizings, SizeIs(builds));
     cluster_.RunFor(400, {1, 2});
@@ -152,7 +152,7 @@ TEST_F(QuickCodeTest, ASecondBuildThatTheMachineCannotMakeIsRepeated) {
 
 TEST_F(QuickCodeTest, APauseBeforeASecondBuildDoesNotDelayTheBuildForAnotherMesh) {
   const std::string job = StartedJob();
-  const absl::Status error = absl::AbortedError("the disk is full");
+  const absl::Status error = absl::UnavailableError("the disk is full");
   for (const int64_t pause_ms : {1000, 2000}) {
     Optimized(cluster_.optimizings.back(), error);
     cluster_.RunFor(pause_ms + 200, {1, 2});

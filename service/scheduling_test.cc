@@ -32,7 +32,7 @@ TEST(Scheduling, ABuildThatTheMachineCannotMakeIsRepeated) {
   };
   int64_t pause_ms = 1000;
   for (size_t builds = 1; builds < 4; ++builds, pause_ms *= 2) {
-    fail(absl::AbortedError("the disk is full"));
+    fail(absl::UnavailableError("the disk is full"));
     EXPECT_EQ(cluster.Status(job).state(), PENDING);
     EXPECT_THAT(cluster.Status(job).reason(),
                 HasSubstr(absl::StrCat("the disk is full; the next try begins after a pause of ", pause_ms, " ms")));
@@ -61,7 +61,7 @@ TEST(Scheduling, AnExecutableIsNotReadAgainDuringThePauseBeforeItsBuild) {
   fail_to_read();
   ASSERT_EQ(cluster.builds.size(), 2u);
   const StartBuild build = cluster.builds.back();
-  const absl::Status error = absl::AbortedError("the disk is full");
+  const absl::Status error = absl::UnavailableError("the disk is full");
   cluster.Do([&](CoordinatorCore& c) { c.OnBuilt(build.job, build.mesh, error); });
   cluster.RunFor(800, {1});
   EXPECT_EQ(cluster.loads.size(), 1u);

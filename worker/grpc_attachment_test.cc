@@ -137,5 +137,18 @@ TEST(GrpcCaller, ACallIsRepeatedIfItsRefusedTokenHasBeenReplaced) {
   EXPECT_EQ(token->Token(), "second");
 }
 
+// The error of a server's disk might never end. A server that cannot be reached will be started again.
+TEST(GrpcCaller, AServerThatAnswersThatItCannotServeIsNotAskedForever) {
+  GrpcCaller caller(*TokenFile::Open(""), /*max_answered_ms=*/4 * GrpcCaller::kMinPauseMs);
+  collectives::AbortSignal abort;
+  int calls = 0;
+  const absl::Status status = caller.Retry(&abort, [&](grpc::ClientContext*) {
+    const char* const details = ++calls == 2 ? "" : "details";
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "Input/output error", details);
+  });
+  EXPECT_EQ(status, absl::UnavailableError("Input/output error"));
+  EXPECT_EQ(calls, 4) << "the time before the loss of the connection does not count";
+}
+
 }  // namespace
 }  // namespace xlad::worker

@@ -29,7 +29,8 @@ inline absl::Status FromGrpc(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 
-// Whether the call may succeed later, because the server could not be reached or did not answer.
+// Whether the call may succeed later, because the server could not be reached, did not answer, or could not serve the
+// call.
 inline bool IsRetryable(const grpc::Status& status) {
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
@@ -43,6 +44,12 @@ inline bool IsRetryable(const grpc::Status& status) {
   }
 }
 
+// Whether the server itself has answered that it cannot serve the call, for example because of an error of its disk.
+// The status that a gRPC client makes for a server that it cannot reach has no details.
+inline bool IsAnswered(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE && !status.error_details().empty();
+}
+
 // Calls of one process to one server. Thread-safe. When the AbortSignal of a call is raised, the call is canceled and
 // returns the signal's status.
 class GrpcCaller {
@@ -50,9 +57,13 @@ class GrpcCaller {
   static constexpr size_t kChunkBytes = 1 << 20;
   static constexpr int64_t kMinPauseMs = 50;
   static constexpr int64_t kMaxPauseMs = 500;
+  static constexpr int64_t kMaxAnsweredMs = 20'000;
 
-  // The token is sent with each call. A call whose token is refused is repeated if the token has been replaced.
-  explicit GrpcCaller(std::shared_ptr<TokenFile> token) : token_(std::move(token)), random_(SystemRandom()) {}
+  // The token is sent with each call. A call whose token is refused is repeated if the token has been replaced. A call
+  // ends with an error if the server can be reached but answers for `max_answered_ms` that it cannot serve the call:
+  // unlike the loss of a connection, an error of a disk might never end.
+  explicit GrpcCaller(std::shared_ptr<TokenFile> token, int64_t max_answered_ms = kMaxAnsweredMs)
+      : token_(std::move(token)), max_answered_ms_(max_answered_ms), random_(SystemRandom()) {}
 
   // Reads a stream of chunks, which must fill `out` exactly. `open` starts the call. If `info` is not null, the stream
   // may instead be one chunk without data, which describes the object or names a peer that has it. Then `info` is set
@@ -110,9 +121,10 @@ class GrpcCaller {
   }
 
   // Repeats `call`, with pauses, until it succeeds or fails with an error that is not retryable, or `abort` is raised.
+  // Unavailable if the server has answered for too long that it cannot serve the call.
   template <typename Call>
   absl::Status Retry(collectives::AbortSignal* abort, const Call& call) {
-    int64_t pause_ms = kMinPauseMs;
+    int64_t pause_ms = kMinPauseMs, answered_ms = 0;
     std::unique_ptr<WaitingCall> waiting;
     while (!abort->raised()) {
       grpc::ClientContext context;
@@ -125,6 +137,8 @@ class GrpcCaller {
       const bool is_replaced =
           status.error_code() == grpc::StatusCode::UNAUTHENTICATED && token_->HasOther(token);
       if (!IsRetryable(status) && !is_replaced && !abort->raised()) return FromGrpc(status);
+      answered_ms = IsAnswered(status) ? answered_ms + pause_ms : 0;
+      if (answered_ms > max_answered_ms_ && !abort->raised()) return absl::UnavailableError(status.error_message());
       if (waiting == nullptr) waiting = std::make_unique<WaitingCall>(&waiting_calls_);
       Pause(pause_ms, abort);
       pause_ms = std::min(pause_ms * 2, kMaxPauseMs);
@@ -165,6 +179,7 @@ class GrpcCaller {
   }
 
   const std::shared_ptr<TokenFile> token_;
+  const int64_t max_answered_ms_;
   const std::unique_ptr<Random> random_;
   std::atomic<int> waiting_calls_ = 0;
 };

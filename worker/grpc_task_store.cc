@@ -26,8 +26,9 @@ using collectives::AbortSignal;
 // Calls to the coordinator.
 class GrpcStore : public GrpcCaller {
  public:
-  GrpcStore(std::shared_ptr<grpc::Channel> channel, std::shared_ptr<TokenFile> token)
-      : GrpcCaller(std::move(token)), stub_(Coordinator::NewStub(channel)) {}
+  GrpcStore(std::shared_ptr<grpc::Channel> channel, std::shared_ptr<TokenFile> token,
+            int64_t max_answered_ms = kMaxAnsweredMs)
+      : GrpcCaller(std::move(token), max_answered_ms), stub_(Coordinator::NewStub(channel)) {}
 
   absl::StatusOr<std::string> ReadBlob(const std::string& digest, AbortSignal* abort) {
     GetBlobRequest request;
@@ -184,7 +185,7 @@ class GrpcTaskStore final : public runtime::TaskStore {
   GrpcTaskStore(const BlobSource& source, const LaunchTask& launch)
       : blobs_(BlobsOf(source)),
         store_(blobs_.store),
-        batches_(std::make_shared<GrpcStore>(source.channel, source.token)),
+        batches_(std::make_shared<GrpcStore>(source.channel, source.token, INT64_MAX)),
         root_(launch.spec().checkpoint().uri().empty() ? "xlad:" : launch.spec().checkpoint().uri()),
         start_uri_(launch.checkpoint_uri()),
         start_digest_(launch.checkpoint_digest()),
@@ -253,7 +254,8 @@ class GrpcTaskStore final : public runtime::TaskStore {
 
   const Blobs blobs_;
   const std::shared_ptr<GrpcStore> store_;  // Shared with the readers of blobs.
-  // Reads batches. It is separate because its calls may wait until a client sends a batch.
+  // Reads batches. It is separate because its calls may wait until a client sends a batch: until then, the coordinator
+  // answers that it cannot serve them.
   const std::shared_ptr<GrpcStore> batches_;
   const std::string root_;       // The URI of the place where checkpoints are stored.
   const std::string start_uri_;  // The URI of the checkpoint from which the attempt starts, or empty if there is none.

@@ -180,7 +180,7 @@ class FailingReader final : public storage::RangeReader {
   explicit FailingReader(std::shared_ptr<storage::RangeReader> reader) : reader_(std::move(reader)) {}
   int64_t size() const override { return reader_->size(); }
   absl::Status Read(int64_t offset, absl::Span<std::byte> out) override {
-    return fails ? absl::InternalError("Input/output error") : reader_->Read(offset, out);
+    return fails ? absl::UnavailableError("Input/output error") : reader_->Read(offset, out);
   }
   std::atomic<bool> fails = false;
 
@@ -203,7 +203,7 @@ class BlobsInMemory final : public TaskStore {
     tensor::NamedArrays arrays;
     const std::string blob = uri.substr(uri.find(':') + 1);
     const std::string folder = blob.substr(blob.find('/') + 1) + "/";
-    if (blob.starts_with("unopenable/")) return absl::InternalError("Input/output error");
+    if (blob.starts_with("unopenable/")) return absl::UnavailableError("Input/output error");
     for (const auto& [name, array] : tensors) {
       if (name.starts_with(folder)) arrays.emplace(name.substr(folder.size()), array);
     }

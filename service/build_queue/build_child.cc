@@ -90,8 +90,10 @@ absl::StatusOr<BuildResponse> BuildInChild(BuildPool& pool, const BuildRequest& 
   if (objects != nullptr) KeepObjects(*objects, &response);
   response.clear_new_objects();
   if (!response.error().empty()) {
+    // Unavailable would mean that another build of the same program may succeed.
     const auto code = static_cast<absl::StatusCode>(response.error_code());
-    return absl::Status(code == absl::StatusCode::kOk ? absl::StatusCode::kInternal : code, response.error());
+    const bool is_of_program = code != absl::StatusCode::kOk && code != absl::StatusCode::kUnavailable;
+    return absl::Status(is_of_program ? code : absl::StatusCode::kInternal, response.error());
   }
   return response;
 }

@@ -18,7 +18,7 @@ namespace xlad::service {
 //
 //   ResourceExhausted  the request or the response is larger than 2 GiB, or the child needed more memory than `limits`
 //                      allows
-//   Aborted            no process can be started now, because this machine lacks processes or descriptors
+//   Unavailable        no process can be started now, because this machine lacks processes or descriptors
 //   Cancelled          `limits.cancel` was raised, which kills the child at once
 //   Internal           the response cannot be parsed, or the child died for another reason: the message has its exit
 //                      code or signal and the end of its standard error

@@ -96,6 +96,15 @@ TEST_F(BuildChildTest, TheReasonWhyABuildWasNotIsolatedIsNotInItsResponse) {
   }
 }
 
+TEST_F(BuildChildTest, AnErrorOfTheProgramIsNeverUnavailable) {
+  BuildResponse response;
+  response.set_error("no route between the chips");
+  response.set_error_code(static_cast<int>(absl::StatusCode::kUnavailable));
+  const std::string file = InFolder("open");
+  ASSERT_TRUE(RealFileSystem().WriteAtomically(file, response.SerializeAsString()).ok());
+  EXPECT_EQ(Run(absl::StrCat("cat '", file, "'")).status(), absl::InternalError("no route between the chips"));
+}
+
 TEST_F(BuildChildTest, ExitCodesAndSignalsAreNamed) {
   EXPECT_EQ(Run("exit 3").status(), absl::InternalError("the build process ended with exit code 3"));
   EXPECT_EQ(Run("echo 'LLVM ERROR: bad' >&2; exit 1").status(),

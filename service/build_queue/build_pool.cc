@@ -11,7 +11,7 @@ namespace {
 absl::StatusOr<ChildResult> StartAndRun(const std::string& program, absl::string_view input,
                                         const ChildLimits& limits) {
   const auto child = IdleChild::Start({program, "__build"}, limits);
-  if (!child.ok()) return absl::AbortedError(child.status().message());
+  if (!child.ok()) return absl::UnavailableError(child.status().message());
   return (*child)->Run(input, limits);
 }
 

@@ -42,7 +42,7 @@ class BuildPool {
   BuildPool& operator=(const BuildPool&) = delete;
 
   // Does what RunChild does with `program_path __build`. Uses the idle process if there is one, if it has not ended,
-  // and if the build is urgent (its niceness is 0). Aborted if no process can be started now.
+  // and if the build is urgent (its niceness is 0). Unavailable if no process can be started now.
   absl::StatusOr<ChildResult> Run(absl::string_view input, const ChildLimits& limits);
 
   // Waits until there is an idle process, and returns its id.

@@ -75,7 +75,7 @@ class JobMachine {
   // Like Schedule, but only for new jobs, oldest first. May be called only if nothing has changed for older jobs.
   void ScheduleNew(const std::vector<JobId>& jobs);
 
-  // Aborted means that the coordinator's machine could not build the program now, for example because its disk is full.
+  // Unavailable means that the coordinator could not build the program now, for example because its disk is full.
   // The build is then repeated after a pause. After any other error, OnBuilt ends the job, and OnOptimized leaves the
   // job on its quick code.
   void OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr<BuiltProgram>& built);

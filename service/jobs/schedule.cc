@@ -524,7 +524,7 @@ void JobMachine::OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr
   building_.erase(id);
   context_.reschedule = true;
   if (job->state == COMPILING) context_.jobs.SetState(job, PENDING);
-  if (absl::IsAborted(built.status())) return BuildAgainLater(job, std::string(built.status().message()));
+  if (absl::IsUnavailable(built.status())) return BuildAgainLater(job, std::string(built.status().message()));
   if (!built.ok()) return EndJob(context_, job, FAILED, std::string(built.status().message()));
   delayed_builds_.erase(id);
   context_.plans[built->executable_digest] = built->plan;
@@ -549,7 +549,7 @@ void JobMachine::OnOptimized(const StartOptimizing& request, const absl::StatusO
   optimizing_.erase(under_way);
   Job* job = context_.jobs.Find(request.job);
   if (job == nullptr || HasEnded(*job) || job->executable_digest != request.executable_digest) return;
-  if (absl::IsAborted(built.status())) {
+  if (absl::IsUnavailable(built.status())) {
     DelayBuild(request.job, std::string(built.status().message()), &delayed_optimizations_);
     quick_.insert(request.job);
     return;

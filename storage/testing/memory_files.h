@@ -27,7 +27,7 @@ class MemoryFiles final : public FileSystem {
   absl::Status failure = absl::ResourceExhaustedError("the disk is full");
   int64_t operations = 0;
   int64_t fail_read_after = INT64_MAX;
-  absl::Status read_failure = absl::InternalError("Input/output error");
+  absl::Status read_failure = absl::UnavailableError("Input/output error");
   int64_t reads = 0;
   int64_t free_bytes = int64_t{1} << 40;
   std::function<void()> after_list;     // Called once by the next List, after it has read the names.
