@@ -12,6 +12,7 @@
 #include "base/process/spawn.h"
 #include "service/blobs/index_writer.h"
 #include "service/restore.h"
+#include "storage/uri.h"
 
 namespace xlad::service {
 namespace {
@@ -41,7 +42,8 @@ Engine::Engine(const EngineOptions& options)
       started_unix_ns_(RealClock().WallNs()),
       random_(SystemRandom()),
       cache_({.folder = options.cache_folder, .compiler = BuildId(options.program_path)}),
-      build_pool_({.program_path = options.program_path, .keep_idle = options.keep_idle_build}) {}
+      build_pool_({.program_path = options.program_path, .keep_idle = options.keep_idle_build}),
+      folders_(options.folder_patience_ms) {}
 
 Engine::~Engine() { Stop(); }
 
@@ -118,6 +120,7 @@ void Engine::Stop() {
     for (const auto& [connection, outbox] : outboxes_) outbox->Close();
   }
   if (thread_.joinable()) thread_.join();
+  folders_.Stop();  // Builds may wait for it.
   if (builds_ != nullptr) builds_->Stop();  // Requests that have not ended may still add builds.
   for (std::thread& thread : pool_threads_) thread.join();
   pool_threads_.clear();
@@ -277,17 +280,13 @@ void Engine::PerformOne(const Action& action) {
       Post([digest, plan = PlanFor(digest)](CoordinatorCore& coordinator) { coordinator.OnPlanLoaded(digest, plan); });
     });
   } else if (const auto* index = std::get_if<StoreIndex>(&action)) {
-    Enqueue(&transfers_, [this, request = *index] {
-      Post([request, stored = WriteIndex(RealFileSystem(), request, blobs_.get())](CoordinatorCore& coordinator) {
-        coordinator.OnIndexStored(request, stored);
-      });
-    });
+    Store(*index);
   } else if (const auto* changed = std::get_if<JobChanged>(&action)) {
     if (spool_->Has(changed->job.str())) {
       Enqueue(&transfers_, [this, job = changed->job.str()] { RemoveBatchesIfEnded(job); });
     }
   } else if (const auto* old = std::get_if<DropCheckpoint>(&action)) {
-    Enqueue(&upkeep_, [this, request = *old] { RemoveCheckpoint(request); });
+    Drop(*old);
   } else if (const auto* again = std::get_if<DropCheckpointsAgain>(&action)) {
     Enqueue(&upkeep_, [this, uris = again->uris] {
       const std::lock_guard lock(collecting_);
@@ -295,7 +294,7 @@ void Engine::PerformOne(const Action& action) {
       if (!dropped.ok()) LogWarn("old blobs cannot be removed", {{"error", std::string(dropped.message())}});
     });
   } else if (const auto* removal = std::get_if<RemoveOldCheckpoints>(&action)) {
-    Enqueue(&upkeep_, [request = *removal] {
+    folders_.Push(FolderOfPath(removal->folder), [request = *removal] {
       const absl::Status removed = storage::RemoveObsoleteFolders(RealFileSystem(), request.folder, request.obsolete);
       if (removed.ok()) return;
       LogWarn("files that no checkpoint needs cannot be removed", {{"error", std::string(removed.message())}});
@@ -306,6 +305,30 @@ void Engine::PerformOne(const Action& action) {
   } else if (const auto* clean = std::get_if<CleanUp>(&action)) {
     Enqueue(&upkeep_, [this, request = *clean] { RemoveUnneededData(request); });
   }
+}
+
+std::string Engine::FolderOfUri(const std::string& uri) {
+  const auto parsed = storage::ParseUri(uri);
+  return parsed.ok() && parsed->scheme == storage::Uri::Scheme::kFile ? FolderOfPath(parsed->rest) : "";
+}
+
+void Engine::Store(const StoreIndex& request) {
+  const auto store = [this, request] {
+    Post([request, stored = WriteIndex(RealFileSystem(), request, blobs_.get())](CoordinatorCore& coordinator) {
+      coordinator.OnIndexStored(request, stored);
+    });
+  };
+  const auto root = storage::ParseUri(request.uri);
+  if (root.ok() && root->scheme == storage::Uri::Scheme::kFile) return folders_.Push(root->rest, store);
+  Enqueue(&transfers_, store);
+}
+
+void Engine::Drop(const DropCheckpoint& request) {
+  const auto remove = [this, request] { RemoveCheckpoint(request); };
+  // The URI is "file:ROOT/JOB/CHECKPOINT" or that of a blob.
+  const std::string folder = FolderOfUri(request.uri);
+  if (!folder.empty()) return folders_.Push(FolderOfPath(folder), remove);
+  Enqueue(&upkeep_, remove);
 }
 
 void Engine::Perform(const Actions& actions) {

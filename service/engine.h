@@ -26,6 +26,7 @@
 #include "service/blobs/executable_cache.h"
 #include "service/build_queue/build_child.h"
 #include "service/build_queue/build_queue.h"
+#include "service/folder_work.h"
 #include "service/goodput.h"
 #include "service/group_commit.h"
 #include "service/trace_store.h"
@@ -56,6 +57,7 @@ struct EngineOptions {
   std::function<absl::StatusOr<std::shared_ptr<JobLog>>()> open_log;
   BuildQueueOptions builds;
   BlobCollectorOptions blobs;
+  int64_t folder_patience_ms = 10'000;  // How long requests and builds wait for a folder that a user names.
 };
 
 // The class has more than 25 methods: one for each request of clients and workers, and those of its threads.
@@ -184,6 +186,8 @@ class Engine {
   void Enqueue(Pool* pool, std::function<void()> work);
   void BuildJob(const StartBuild& request, CancelSignal* cancel);
   void OptimizeJob(const StartOptimizing& request, CancelSignal* cancel);
+  void Store(const StoreIndex& request);
+  void Drop(const DropCheckpoint& request);
   void RemoveCheckpoint(const DropCheckpoint& request);
   void RemoveDroppedBlobs();
   void RemoveUnneededData(const CleanUp& request);
@@ -212,8 +216,21 @@ class Engine {
   // Holds the blobs that a submission names until the result is destroyed. FailedPrecondition if a blob is missing.
   absl::StatusOr<std::shared_ptr<void>> HoldBlobs(const JobSpec& spec, const ResolvedResume& resume);
   // The header of a safetensors file with the tensors of this URI; empty if the URI is empty or names a stream.
-  absl::StatusOr<std::string> ReadHeader(const std::string& uri) const;
+  absl::StatusOr<std::string> ReadHeader(const std::string& uri);
+  absl::StatusOr<CheckpointIndex> ReadIndex(const std::string& uri);
   storage::Store OpenStore() const;
+  // The folder of the file or folder with this URI, or an empty text if the URI names no file.
+  static std::string FolderOfUri(const std::string& uri);
+  // Returns the result of `read`, which reads from this URI. Unavailable if its file system has not answered in time;
+  // `read` may still run then, and so must own what it uses.
+  template <typename Result>
+  absl::StatusOr<Result> ReadAt(const std::string& uri, std::function<absl::StatusOr<Result>()> read) {
+    const std::string folder = FolderOfUri(uri);
+    if (folder.empty()) return read();
+    const auto result = std::make_shared<absl::StatusOr<Result>>();
+    XLAD_RETURN_IF_ERROR(folders_.Run(folder, [result, read = std::move(read)] { *result = read(); }));
+    return *std::move(*result);
+  }
   absl::StatusOr<JobSpec> SpecOf(const JobId& id);
   absl::StatusOr<std::shared_ptr<JobLog>> ReadableLog();
   std::string FolderOf(const std::string& job_id) const;
@@ -248,6 +265,7 @@ class Engine {
   CoordinatorStatus status_;     // The status at the last tick, or when the log was opened.
   // upkeep_ has one thread, for work that may take long and is not part of a request.
   Pool transfers_, upkeep_;
+  FolderWork folders_;  // Work on folders that users name ("file:"). The pools do no such work.
   bool stopping_ = false;
 
   std::mutex outbox_mutex_;

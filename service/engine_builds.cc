@@ -83,10 +83,16 @@ storage::Store Engine::OpenStore() const {
   return storage::Store(RealFileSystem(), [this](const std::string& digest) { return blobs_->OpenBlob(digest); });
 }
 
-absl::StatusOr<std::string> Engine::ReadHeader(const std::string& uri) const {
+absl::StatusOr<std::string> Engine::ReadHeader(const std::string& uri) {
   if (uri.empty() || uri == storage::kStreamUri) return std::string();
-  XLAD_ASSIGN_OR_RETURN(const auto source, OpenStore().OpenTensors(uri));
-  return source->Header();
+  return ReadAt<std::string>(uri, [this, uri]() -> absl::StatusOr<std::string> {
+    XLAD_ASSIGN_OR_RETURN(const auto source, OpenStore().OpenTensors(uri));
+    return source->Header();
+  });
+}
+
+absl::StatusOr<CheckpointIndex> Engine::ReadIndex(const std::string& uri) {
+  return ReadAt<CheckpointIndex>(uri, [this, uri] { return OpenStore().ReadIndex(uri); });
 }
 
 absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request, const ChildLimits& limits,
@@ -271,11 +277,11 @@ absl::StatusOr<ResolvedResume> Engine::Resolve(const JobSpec& spec) {
                             return coordinator.jobs().NewestCheckpoint(JobId(resume));
                           }));
     // If the checkpoint cannot be read now, the job is accepted unchecked and waits until it can be read.
-    const absl::StatusOr<CheckpointIndex> index = OpenStore().ReadIndex(newest.uri);
+    const absl::StatusOr<CheckpointIndex> index = ReadIndex(newest.uri);
     if (index.ok()) XLAD_RETURN_IF_ERROR(CheckTensors(spec, *index, newest.uri));
     return newest;
   }
-  const absl::StatusOr<CheckpointIndex> index = OpenStore().ReadIndex(resume);
+  const absl::StatusOr<CheckpointIndex> index = ReadIndex(resume);
   if (absl::IsNotFound(index.status())) {
     return absl::NotFoundError(absl::StrCat(
         index.status().message(), "; expected the URI of a checkpoint: xlad ckpt ls lists those of a job or a folder"));

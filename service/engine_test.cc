@@ -17,12 +17,14 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "base/file_descriptor.h"
 #include "base/hash.h"
 #include "base/testing/test_folder.h"
 #include "proto/protocol.h"
 #include "service/restore.h"
 #include "service/state/messages.h"
 #include "service/testing/whole_message.h"
+#include "storage/uri.h"
 
 namespace xlad::service {
 namespace {
@@ -155,6 +157,35 @@ TEST_F(EngineTest, HugeProgramsDoNotBlockOthersAndEndWithTheirJobs) {
   EXPECT_EQ(engine_->GetJob(first)->state(), CANCELLED);
   engine_->Stop();
   EXPECT_NE(kill(second_pid, 0), 0) << "the build ends when the engine stops";
+}
+
+// The opening of a pipe blocks like that of a file whose server does not answer.
+TEST_F(EngineTest, JobsOnAFileSystemThatDoesNotAnswerDoNotBlockOthers) {
+  options_.builds = {.young = 2, .all = 2};
+  options_.folder_patience_ms = 1;
+  Start();
+  const std::string pipe = JoinPath(folder_, "pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  SubmitJobRequest request;
+  request.mutable_spec()->set_program_blob(*engine_->blobs().Put("tiny"));
+  request.mutable_spec()->set_state_uri(storage::FileUri(pipe));
+  std::vector<std::string> blocked;
+  for (const char* key : {"first", "second", "third"}) {
+    request.set_client_key(key);
+    blocked.push_back(engine_->Submit(request)->job_id());
+  }
+  const std::string other = Submit("other");
+  EXPECT_TRUE(Eventually([&] { return HasEnded(other); }));
+  for (const std::string& job : blocked) {
+    EXPECT_TRUE(Eventually([&] { return absl::StrContains(engine_->GetJob(job)->reason(), "has not answered"); }));
+    EXPECT_FALSE(HasEnded(job)) << "it waits until the file can be read";
+  }
+  request.set_client_key("resumed");
+  request.mutable_spec()->set_resume(storage::FileUri(pipe));
+  EXPECT_TRUE(absl::IsUnavailable(engine_->Submit(request).status()));
+  // The blocked call ends, because the engine waits for it.
+  const FileDescriptor writer(open(pipe.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+  engine_->Stop();
 }
 
 TEST_F(EngineTest, TheBuildOfASessionEndsWithItsClient) {

@@ -1,0 +1,86 @@
+#include "service/folder_work.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace xlad::service {
+
+void FolderWork::Push(const std::string& folder, std::function<void()> work) {
+  const std::lock_guard lock(mutex_);
+  if (!stopping_) PushLocked(folder, std::move(work));
+}
+
+void FolderWork::PushLocked(const std::string& folder, std::function<void()> work) {
+  const auto [found, is_new] = folders_.try_emplace(folder);
+  found->second.work.push_back(std::move(work));
+  if (!is_new) return;
+  ready_.push_back(folder);
+  if (idle_ < ready_.size() && threads_.size() < kMaxThreads) threads_.emplace_back([this] { RunThread(); });
+  ready_changed_.notify_one();
+}
+
+absl::Status FolderWork::Run(const std::string& folder, std::function<void()> work) {
+  std::unique_lock lock(mutex_);
+  if (stopping_) return absl::UnavailableError("the coordinator is stopping");
+  const auto found = folders_.find(folder);
+  const bool blocks =
+      found != folders_.end() && found->second.begun.has_value() && Clock::now() - *found->second.begun >= patience_;
+  if (blocks) return DoesNotAnswer(folder);
+  const auto is_done = std::make_shared<bool>(false);  // Guarded by mutex_.
+  PushLocked(folder, [this, is_done, work = std::move(work)] {
+    work();
+    const std::lock_guard done(mutex_);
+    *is_done = true;
+    done_changed_.notify_all();
+  });
+  done_changed_.wait_for(lock, patience_, [&] { return *is_done || stopping_; });
+  if (*is_done) return absl::OkStatus();
+  return stopping_ ? absl::UnavailableError("the coordinator is stopping") : DoesNotAnswer(folder);
+}
+
+absl::Status FolderWork::DoesNotAnswer(const std::string& folder) const {
+  return absl::UnavailableError(absl::StrCat(folder, " has not answered for ", patience_.count(),
+                                             " ms, expected a file system that answers; check that the server of its "
+                                             "file system runs and can be reached"));
+}
+
+void FolderWork::Stop() {
+  std::vector<std::thread> threads;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    threads.swap(threads_);
+    ready_changed_.notify_all();
+    done_changed_.notify_all();
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+void FolderWork::RunThread() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    ++idle_;
+    ready_changed_.wait(lock, [this] { return stopping_ || !ready_.empty(); });
+    --idle_;
+    if (stopping_) return;
+    const std::string name = std::move(ready_.front());
+    ready_.pop_front();
+    Folder& folder = folders_.at(name);
+    const std::function<void()> work = std::move(folder.work.front());
+    folder.work.pop_front();
+    folder.begun = Clock::now();
+    lock.unlock();
+    work();
+    lock.lock();
+    folder.begun.reset();
+    if (folder.work.empty()) {
+      folders_.erase(name);
+    } else {
+      ready_.push_back(name);
+    }
+  }
+}
+
+}  // namespace xlad::service

@@ -1,0 +1,72 @@
+#include "service/folder_work.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+
+namespace xlad::service {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int64_t kFolderPatienceMs = 60'000;
+
+TEST(FolderWork, RunsTheWorkOfAFolderInOrder) {
+  FolderWork folders(kFolderPatienceMs);
+  std::vector<int> ran;
+  for (int i = 0; i < 3; ++i) folders.Push("/a", [&ran, i] { ran.push_back(i); });
+  ASSERT_TRUE(folders.Run("/a", [&ran] { ran.push_back(3); }).ok());
+  EXPECT_THAT(ran, ElementsAre(0, 1, 2, 3));
+}
+
+TEST(FolderWork, AFolderThatBlocksDelaysNoOther) {
+  std::promise<void> answers;
+  const std::shared_future<void> answered = answers.get_future().share();
+  FolderWork folders(kFolderPatienceMs);
+  for (const char* blocked : {"/a", "/b", "/c"}) {
+    for (int i = 0; i < 3; ++i) folders.Push(blocked, [answered] { answered.wait(); });
+  }
+  bool is_done = false;
+  EXPECT_TRUE(folders.Run("/d", [&is_done] { is_done = true; }).ok());
+  EXPECT_TRUE(is_done);
+  answers.set_value();
+  EXPECT_TRUE(folders.Run("/a", [] {}).ok());
+}
+
+TEST(FolderWork, WorkOfAFolderThatBlocksFails) {
+  std::promise<void> answers;
+  const std::shared_future<void> answered = answers.get_future().share();
+  FolderWork folders(/*patience_ms=*/1);
+  const absl::Status late = folders.Run("/a", [answered] { answered.wait(); });
+  EXPECT_TRUE(absl::IsUnavailable(late)) << late;
+  EXPECT_THAT(std::string(late.message()), HasSubstr("/a has not answered for 1 ms"));
+  bool has_run = false;
+  EXPECT_TRUE(absl::IsUnavailable(folders.Run("/a", [&has_run] { has_run = true; })));
+  answers.set_value();
+  folders.Stop();
+  EXPECT_FALSE(has_run) << "it was not queued, so that calls that repeat it do not fill the memory";
+  EXPECT_TRUE(absl::IsUnavailable(folders.Run("/b", [] {})));
+}
+
+TEST(FolderWork, TheNumberOfThreadsIsLimited) {
+  std::promise<void> answers;
+  const std::shared_future<void> answered = answers.get_future().share();
+  FolderWork folders(kFolderPatienceMs);
+  std::atomic<size_t> running = 0, most = 0;
+  const size_t count = 2 * FolderWork::kMaxThreads;
+  for (size_t f = 0; f < count; ++f) {
+    folders.Push(std::to_string(f), [&, answered] {
+      most = std::max<size_t>(most, ++running);
+      answered.wait();
+      --running;
+    });
+  }
+  answers.set_value();
+  for (size_t f = 0; f < count; ++f) EXPECT_TRUE(folders.Run(std::to_string(f), [] {}).ok());
+  EXPECT_LE(most, FolderWork::kMaxThreads);
+}
+
+}  // namespace
+}  // namespace xlad::service
