@@ -8,8 +8,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
+#include "base/clock.h"
 #include "base/file_system.h"
-#include "service/log/job_log.h"
+#include "service/log/jobs.h"
 
 namespace xlad::service {
 namespace {
@@ -66,21 +67,27 @@ absl::Status CopyBackup(const std::string& backup, const std::string& data_folde
   return error ? CopyError(log, partial, error) : absl::OkStatus();
 }
 
-// Begins the term of the restored coordinator, and returns it.
+// Begins the term of the restored coordinator, and returns it. Workers ignore messages of lower terms, and may know the
+// terms and attempts of a coordinator that was restored from the same backup before. Therefore the time is added: fewer
+// terms or attempts begin than milliseconds pass.
 absl::StatusOr<int64_t> BeginTerm(const std::string& path, int64_t unix_ns) {
   XLAD_ASSIGN_OR_RETURN(const auto log, OpenSqliteJobLog(path));
-  int64_t term = 0;
+  Jobs jobs;
   XLAD_RETURN_IF_ERROR(log->ReadEvents([&](const JobEvent& event) {
-    if (event.has_term_started()) term = std::max(term, event.term_started().term());
+    jobs.Apply(event);
     return absl::OkStatus();
   }));
+  const int64_t step = kRestoredTermStep + unix_ns / kNsPerMs;
+  const int64_t term = jobs.term().value() + step;
   LogBatch batch;
-  JobEvent& event = batch.events.emplace_back();
-  term += kRestoredTermStep;
-  event.set_unix_ns(unix_ns);
-  event.set_term(term);
-  event.mutable_term_started()->set_term(term);
-  event.mutable_term_started()->set_reason("restored from a backup");
+  batch.events.resize(2);
+  for (JobEvent& event : batch.events) {
+    event.set_unix_ns(unix_ns);
+    event.set_term(term);
+  }
+  batch.events[0].mutable_term_started()->set_term(term);
+  batch.events[0].mutable_term_started()->set_reason("restored from a backup");
+  batch.events[1].mutable_removed()->set_generation(jobs.generation().value() + step);
   XLAD_RETURN_IF_ERROR(log->Append(&batch));
   return term;
 }

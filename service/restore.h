@@ -22,13 +22,14 @@ absl::Status CheckLogExists(const std::string& data_folder);
 // Makes the files in the folder durable and gives the log, which has the name kPartialLog, its final name.
 absl::Status CompleteFolder(const std::string& folder);
 
-// The difference between the term of a restored coordinator and the term in its backup. It exceeds the number of terms
-// that the original coordinator can have begun since the backup.
+// The least difference between the term of a restored coordinator and the term in its backup. It exceeds the number of
+// terms that the original coordinator can have begun since the backup.
 inline constexpr int64_t kRestoredTermStep = 1'000'000;
 
 // Copies the backup into `data_folder`, which must be empty or missing, and begins a term that is higher than any term
-// of the original coordinator. Returns the new term. `unix_ns` is the time of its record. If an earlier call failed or
-// was killed, what it left in `data_folder` is removed first. NotFound if `backup` has no job log, FailedPrecondition
+// of the original coordinator, and of coordinators that were restored from this backup before `unix_ns`, the present
+// time. The generations of its attempts are higher, too. Returns the new term. If an earlier call failed or was killed,
+// what it left in `data_folder` is removed first. NotFound if `backup` has no job log, FailedPrecondition
 // if it is not complete, InvalidArgument if `data_folder` lies in it, AlreadyExists if `data_folder` has other files.
 absl::StatusOr<int64_t> RestoreBackup(const std::string& backup, const std::string& data_folder, int64_t unix_ns);
 

@@ -8,11 +8,12 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/file_system.h"
 #include "base/testing/case_count.h"
 #include "base/testing/limited_child.h"
 #include "base/testing/test_folder.h"
-#include "service/log/job_log.h"
+#include "service/log/jobs.h"
 
 namespace xlad::service {
 namespace {
@@ -21,7 +22,7 @@ using ::testing::HasSubstr;
 
 class RestoreTest : public testing::Test {
  protected:
-  static constexpr int kEvents = 40;
+  static constexpr int kEvents = 40, kGeneration = 3;
 
   // A backup of two blobs and a log with an event for each of them.
   RestoreTest() {
@@ -37,6 +38,9 @@ class RestoreTest : public testing::Test {
       event.set_job_id("job");
       event.mutable_submitted()->mutable_spec()->set_name(std::string(2000, 'n'));
     }
+    JobEvent& placed = batch.events.emplace_back();
+    placed.set_job_id("job");
+    placed.mutable_placed()->set_generation(kGeneration);
     batch.events.emplace_back().mutable_term_started()->set_term(7);
     EXPECT_TRUE((*log)->Append(&batch).ok());
   }
@@ -124,6 +128,30 @@ TEST_F(RestoreTest, ALogOrBlobsThatCannotBeReadDoNotCountAsMissing) {
       EXPECT_FALSE(absl::IsDataLoss(refused)) << refused;
     }
   }
+}
+
+// Workers may know a coordinator that was restored from the same backup before, and ignore lower terms.
+TEST_F(RestoreTest, ASecondRestoreExceedsTheTermsAndGenerationsOfTheFirst) {
+  constexpr int64_t kTermsOfFirst = 50;
+  const int64_t now_ns = int64_t{1'800'000'000} * kNsPerSecond;
+  std::vector<int64_t> terms, generations;
+  for (const int64_t ns : {now_ns, now_ns + kNsPerSecond}) {
+    std::filesystem::remove_all(data_);
+    const auto term = RestoreBackup(backup_, data_, ns);
+    ASSERT_TRUE(term.ok()) << term.status();
+    Jobs jobs;
+    const auto log = OpenSqliteJobLog(JoinPath(data_, "jobs.sqlite"));
+    ASSERT_TRUE((*log)->ReadEvents([&](const JobEvent& event) {
+                         jobs.Apply(event);
+                         return absl::OkStatus();
+                       }).ok());
+    EXPECT_EQ(jobs.term().value(), *term);
+    terms.push_back(*term);
+    generations.push_back(jobs.generation().value());
+  }
+  EXPECT_GT(generations[0], kGeneration + kRestoredTermStep);
+  EXPECT_GT(generations[1], generations[0] + kTermsOfFirst);
+  EXPECT_GT(terms[1], terms[0] + kTermsOfFirst);
 }
 
 TEST_F(RestoreTest, ABackupThatWasNotCompletedIsRefused) {

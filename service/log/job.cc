@@ -327,6 +327,9 @@ std::string Describe(const JobEvent& event) {
                           event.drain_changed().drain() ? " drained" : " undrained",
                           ByActor(event, " by an operator"));
     case JobEvent::kRemoved:
+      if (event.removed().job_ids().empty()) {
+        return absl::StrCat("later attempts have generations above ", event.removed().generation());
+      }
       return absl::StrCat("removed ended jobs: ", absl::StrJoin(event.removed().job_ids(), ", "));
     case JobEvent::EVENT_NOT_SET: break;
   }
