@@ -61,19 +61,22 @@ class SettableClock final : public Clock {
   int64_t now_ns = 0, offset_ns = 0;
 };
 
-TEST(Retention, JobsAreKeptWhenTheClockIsSetForward) {
-  SettableClock clock;
-  const auto random = SeededRandom(1);
-  MemoryJobStore store;
-  GroupCommit commit(Keeping(100, 60'000), {&clock, random.get(), [&store] { return OpenMemoryJobLog(&store); }});
-  ASSERT_TRUE(commit.TryOpen("test").ok());
-  const auto run_for = [&](int64_t ms) {
+class RetentionWithClock : public ::testing::Test {
+ protected:
+  static constexpr int64_t kYearNs = int64_t{365} * 24 * 3600 * kNsPerSecond;
+
+  void Open(const CoordinatorOptions& options) {
+    commit_.emplace(options,
+                    GroupCommit::Environment{&clock_, random_.get(), [this] { return OpenMemoryJobLog(&store_); }});
+    ASSERT_TRUE(commit_->TryOpen("test").ok());
+  }
+  void RunFor(int64_t ms) {
     for (int64_t t = 0; t < ms; t += 100) {
-      clock.now_ns += 100 * kNsPerMs;
-      ASSERT_TRUE(commit.Commit({}, /*tick=*/true).ok());
+      clock_.now_ns += 100 * kNsPerMs;
+      ASSERT_TRUE(commit_->Commit({}, /*tick=*/true).ok());
     }
-  };
-  const auto submit_and_cancel = [&](const std::string& key) {
+  }
+  absl::Status SubmitAndCancel(const std::string& key) {
     SubmitJobRequest request;
     request.set_client_key(key);
     const auto handle = [request](CoordinatorCore& c) {
@@ -81,23 +84,50 @@ TEST(Retention, JobsAreKeptWhenTheClockIsSetForward) {
       ASSERT_TRUE(job.ok()) << job.status();
       ASSERT_TRUE(c.Cancel(JobId(job->job_id())).ok());
     };
-    return commit.Commit({{handle, nullptr}}, /*tick=*/false).status();
-  };
-  run_for(100);
-  ASSERT_TRUE(submit_and_cancel("before").ok());
-  clock.offset_ns = int64_t{365} * 24 * 3600 * kNsPerSecond;
-  run_for(20'000);
-  EXPECT_EQ(commit.coordinator()->context().jobs.size(), 1u);
-  ASSERT_TRUE(submit_and_cancel("after").ok());
-  store.fail_next_appends = 1;
-  EXPECT_FALSE(submit_and_cancel("lost").ok());
-  ASSERT_TRUE(commit.TryOpen("the log is reopened").ok());
-  run_for(30'000);
-  EXPECT_EQ(commit.coordinator()->context().jobs.size(), 2u);
-  run_for(20'000);
-  EXPECT_EQ(commit.coordinator()->context().jobs.size(), 1u) << "the first job ended more than 60 s ago";
-  run_for(20'000);
-  EXPECT_EQ(commit.coordinator()->context().jobs.size(), 0u) << "the second job ended more than 60 s ago";
+    return commit_->Commit({{handle, nullptr}}, /*tick=*/false).status();
+  }
+  const Jobs& jobs() { return commit_->coordinator()->context().jobs; }
+
+  SettableClock clock_;
+  const std::unique_ptr<Random> random_ = SeededRandom(1);
+  MemoryJobStore store_;
+  std::optional<GroupCommit> commit_;
+};
+
+TEST_F(RetentionWithClock, JobsAreKeptWhenTheClockIsSetForward) {
+  Open(Keeping(100, 60'000));
+  RunFor(100);
+  ASSERT_TRUE(SubmitAndCancel("before").ok());
+  clock_.offset_ns = kYearNs;
+  RunFor(20'000);
+  EXPECT_EQ(jobs().size(), 1u);
+  ASSERT_TRUE(SubmitAndCancel("after").ok());
+  store_.fail_next_appends = 1;
+  EXPECT_FALSE(SubmitAndCancel("lost").ok());
+  ASSERT_TRUE(commit_->TryOpen("the log is reopened").ok());
+  RunFor(30'000);
+  EXPECT_EQ(jobs().size(), 2u);
+  RunFor(20'000);
+  EXPECT_EQ(jobs().size(), 1u) << "the first job ended more than 60 s ago";
+  RunFor(20'000);
+  EXPECT_EQ(jobs().size(), 0u) << "the second job ended more than 60 s ago";
+}
+
+TEST_F(RetentionWithClock, TheJobsThatEndedFirstAreRemovedWhenTheClockIsSetBack) {
+  Open(Keeping(2));
+  clock_.offset_ns = kYearNs;
+  for (const char* key : {"first", "second"}) ASSERT_TRUE(SubmitAndCancel(key).ok());
+  clock_.offset_ns = 0;
+  ASSERT_TRUE(SubmitAndCancel("third").ok());
+  RunFor(11'000);
+  EXPECT_EQ(jobs().FindByKey("first"), nullptr);
+  ASSERT_NE(jobs().FindByKey("third"), nullptr) << "its client may not have seen its end yet";
+  ASSERT_TRUE(commit_->TryOpen("the log is reopened").ok());
+  ASSERT_TRUE(SubmitAndCancel("fourth").ok());
+  RunFor(11'000);
+  EXPECT_EQ(jobs().FindByKey("second"), nullptr);
+  EXPECT_NE(jobs().FindByKey("third"), nullptr);
+  EXPECT_NE(jobs().FindByKey("fourth"), nullptr);
 }
 
 TEST(Retention, GenerationsAreNeverUsedAgain) {

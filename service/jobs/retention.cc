@@ -71,8 +71,8 @@ int64_t Retention::RemoveEndedJobs() {
   for (const auto& [number, job] : context_.jobs.by_number()) {
     if (HasEnded(*job)) ended.push_back(job);
   }
-  std::sort(ended.begin(), ended.end(),
-            [](const Job* a, const Job* b) { return a->since_unix_ns < b->since_unix_ns; });
+  // Not by time: if the clock has been set back, a job that has just ended is not the oldest one.
+  std::sort(ended.begin(), ended.end(), [](const Job* a, const Job* b) { return a->ended_number < b->ended_number; });
   const int64_t surplus = std::ssize(ended) - context_.options.keep_ended_jobs;
   JobEvent event = context_.NewEvent(JobId());
   JobsRemoved* removed = event.mutable_removed();

@@ -28,7 +28,8 @@ struct Checkpoint {
 
 struct Job {
   JobId id;
-  int64_t number = 0;  // Jobs are numbered in the order of their submission.
+  int64_t number = 0;        // Jobs are numbered in the order of their submission.
+  int64_t ended_number = 0;  // Jobs that have ended are numbered in the order of their ends.
   std::string client_key;
   std::string owner;         // OwnerOfKey(client_key)
   std::string submitted_by;  // JobEvent.actor of its submission.

@@ -40,7 +40,7 @@ void Jobs::Apply(const JobEvent& event) {
   }
   if (job->number > 0) ++counts_[job->state];
   if (event.has_placed()) generation_ = std::max(generation_, Generation(event.placed().generation()));
-  if (HasEnded(*job)) Close(*job);
+  if (HasEnded(*job)) Close(job.get());
 }
 
 std::vector<std::string> Jobs::ResumedIn(const std::string& uri) const {
@@ -59,9 +59,10 @@ void Jobs::SetState(Job* job, JobState state) {
   job->state = state;
 }
 
-void Jobs::Close(const Job& job) {
-  if (open_.erase(job.number) == 0) return;
-  const auto resumed = resumed_.find(job.resumed.uri);
+void Jobs::Close(Job* job) {
+  if (open_.erase(job->number) == 0) return;
+  job->ended_number = next_ended_number_++;
+  const auto resumed = resumed_.find(job->resumed.uri);
   if (resumed != resumed_.end()) resumed_.erase(resumed);
 }
 
@@ -104,7 +105,7 @@ void Jobs::ApplyRemoved(const JobsRemoved& removed) {
     removed_.emplace(id, found == jobs_.end() ? 0 : found->second->number);
     if (found == jobs_.end()) continue;  // The events of the removed job are already deleted.
     if (by_number_.erase(found->second->number) == 1) --counts_[found->second->state];
-    Close(*found->second);
+    Close(found->second.get());
     by_key_.erase(found->second->client_key);
     jobs_.erase(found);
   }

@@ -52,7 +52,7 @@ class Jobs {
 
  private:
   void ApplyRemoved(const JobsRemoved& removed);
-  void Close(const Job& job);  // Called when the job has ended or is removed.
+  void Close(Job* job);  // Called when the job has ended or is removed.
 
   std::map<JobId, std::unique_ptr<Job>> jobs_;
   std::map<int64_t, Job*> by_number_, open_;
@@ -61,7 +61,7 @@ class Jobs {
   std::multiset<std::string> resumed_;  // The checkpoints from which open jobs continue.
   std::set<WorkerId> drained_;
   std::map<JobId, int64_t> removed_;
-  int64_t next_number_ = 1;
+  int64_t next_number_ = 1, next_ended_number_ = 1;
   Term term_;
   Generation generation_;
 };
