@@ -105,6 +105,20 @@ TEST_F(SharedFolderTest, ACheckpointThatAnotherJobContinuesFromStaysUntilThatJob
   EXPECT_THAT(dropped, ElementsAre(uri));
 }
 
+TEST_F(SharedFolderTest, AnIndexThatIsWrittenAfterTheJobHasEndedIsRemoved) {
+  const std::string job = Running();
+  Shard(1, job, 10);
+  Shard(2, job, 10);
+  const StoreIndex request = indexes.back();
+  Cancel(job);
+  removals.clear();
+  const Checkpoint stored{10, storage::FileUri(FolderOf(job, 10)), "digest", 0};
+  Do([&](CoordinatorCore& c) { c.OnIndexStored(request, stored); });
+  ASSERT_EQ(removals.size(), 1u);
+  EXPECT_EQ(removals[0].obsolete.step, INT64_MAX);
+  EXPECT_THAT(removals[0].obsolete.keep, IsEmpty());
+}
+
 TEST_F(SharedFolderTest, ACheckpointOfAnotherAttemptDoesNotKeepOneWithTheBeginningOfItsName) {
   const std::string job = Running();
   Commit(job, 10);

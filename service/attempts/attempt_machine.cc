@@ -438,9 +438,7 @@ void AttemptMachine::OnFailed(const WorkerId& worker, const TaskFailed& message)
 void AttemptMachine::OnExited(const WorkerId& worker, const AttemptExited& message) {
   Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
   if (job == nullptr || !context_.IsOn(worker, *job)) {
-    // The process may have written files of a checkpoint after the job had ended and its old files had been removed.
-    const Job* const known = context_.jobs.Find(JobId(message.job_id()));
-    if (known != nullptr && HasEnded(*known)) RemoveOldFiles(context_, *known);
+    RemoveFilesIfEnded(context_, JobId(message.job_id()));
     return context_.Send(worker, ForgetMessage(AttemptOf(message)));
   }
   const std::string what = !message.what().empty() ? Shortened(message.what())

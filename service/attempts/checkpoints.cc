@@ -213,7 +213,7 @@ void Checkpoints::StoreIfComplete(Job* job, int64_t step) {
 void Checkpoints::OnIndexStored(const StoreIndex& request, const absl::StatusOr<Checkpoint>& stored) {
   const AttemptId& id = request.attempt;
   Job* job = context_.FindRunning(id.job.str(), id.number, id.generation.value());
-  if (job == nullptr) return;
+  if (job == nullptr) return RemoveFilesIfEnded(context_, id.job);
   Attempt& attempt = context_.attempts.at(job->id);
   const int64_t step = request.index.step();
   if (attempt.storing_step == step) attempt.storing_step = -1;

@@ -45,6 +45,11 @@ void RemoveOldFiles(Context& context, const Job& job) {
   context.effects.actions.push_back(std::move(removal));
 }
 
+void RemoveFilesIfEnded(Context& context, const JobId& id) {
+  const Job* const job = context.jobs.Find(id);
+  if (job != nullptr && HasEnded(*job)) RemoveOldFiles(context, *job);
+}
+
 void DropResumed(Context& context, const Job& job) {
   // The URI is "file:ROOT/OWNER/step-...", or the URI of the index in that folder.
   const std::string uri(absl::StripSuffix(job.resumed.uri, absl::StrCat("/", storage::kIndexFileName)));

@@ -12,6 +12,9 @@ namespace xlad::service {
 // job needed them. While the job runs, folders of its current attempt stay if they may still become checkpoints.
 void RemoveOldFiles(Context& context, const Job& job);
 
+// The same for what was written after the job with this id had ended. Does nothing if the job has not ended.
+void RemoveFilesIfEnded(Context& context, const JobId& id);
+
 // Called for a job that has ended. Removes the checkpoint from which the job continued, if the job that wrote the
 // checkpoint has dropped it and no other job needs it.
 void DropResumed(Context& context, const Job& job);
