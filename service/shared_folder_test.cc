@@ -105,6 +105,24 @@ TEST_F(SharedFolderTest, ACheckpointThatAnotherJobContinuesFromStaysUntilThatJob
   EXPECT_THAT(dropped, ElementsAre(uri));
 }
 
+// The submission was read from a slow disk, for example.
+TEST_F(SharedFolderTest, ASubmissionFromACheckpointThatIsDroppedMeanwhileIsRepeated) {
+  const std::string job = Running();
+  Commit(job, 10);
+  SubmitJobRequest request;
+  request.set_client_key("next");
+  *request.mutable_spec() = Spec(64);
+  request.mutable_spec()->set_resume(job);
+  const ResolvedResume old = *coordinator().jobs().NewestCheckpoint(JobId(job));
+  for (const int64_t step : {20, 30}) Commit(job, step);
+  ASSERT_THAT(dropped, ElementsAre(old.uri));
+  Do([&](CoordinatorCore& c) { EXPECT_TRUE(absl::IsUnavailable(c.Submit(request, old).status())); });
+  Do([&](CoordinatorCore& c) {
+    EXPECT_TRUE(c.Submit(request, *c.jobs().NewestCheckpoint(JobId(job))).ok());
+    EXPECT_TRUE(c.Submit(request, old).ok()) << "a repeated submission of the accepted job";
+  });
+}
+
 TEST_F(SharedFolderTest, AnIndexThatIsWrittenAfterTheJobHasEndedIsRemoved) {
   const std::string job = Running();
   Shard(1, job, 10);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "proto/device_name.h"
@@ -23,6 +24,18 @@ absl::Status NoSuchJob(const std::string& id) {
   return absl::NotFoundError(absl::StrCat("no job ", id, "; xlad ps lists the jobs"));
 }
 
+// Unavailable if the job that is resumed has dropped this checkpoint since NewestCheckpoint returned it: its files may
+// be gone, and another call finds the newest one. Blobs are held until the new job is recorded.
+absl::Status CheckIsKept(const Jobs& jobs, const std::string& resumed_job, const ResolvedResume& resume) {
+  const Job* const job = jobs.Find(JobId(resumed_job));
+  if (job == nullptr || !absl::StartsWith(resume.uri, "file:")) return absl::OkStatus();
+  const bool is_kept = std::any_of(job->checkpoints.begin(), job->checkpoints.end(),
+                                   [&](const Checkpoint& checkpoint) { return checkpoint.uri == resume.uri; });
+  if (is_kept) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("job ", resumed_job, " has dropped its checkpoint of step ", resume.step,
+                                             " during the submission; submit again"));
+}
+
 }  // namespace
 
 absl::StatusOr<SubmitJobResponse> JobMachine::Submit(const SubmitJobRequest& request, const ResolvedResume& resume) {
@@ -39,6 +52,7 @@ absl::StatusOr<SubmitJobResponse> JobMachine::Submit(const SubmitJobRequest& req
     response.set_existed(true);
     return response;
   }
+  XLAD_RETURN_IF_ERROR(CheckIsKept(context_.jobs, request.spec().resume(), resume));
   const int64_t first_step = resume.uri.empty() ? request.spec().start_step() : resume.step;
   if (first_step > request.spec().steps()) {  // The last state of such a job could never be saved.
     return absl::InvalidArgumentError(

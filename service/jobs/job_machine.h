@@ -45,7 +45,7 @@ class JobMachine {
 
   // Returns the existing job if `client_key` is known; AlreadyExists if that job has another spec. InvalidArgument if
   // the key is empty, the mesh is malformed, or the job starts after its last step; ResourceExhausted if the disk is
-  // nearly full.
+  // nearly full; Unavailable if the checkpoint `resume` has been dropped since NewestCheckpoint returned it.
   absl::StatusOr<SubmitJobResponse> Submit(const SubmitJobRequest& request, const ResolvedResume& resume);
   absl::Status Cancel(const JobId& id);
   absl::Status Resize(const ResizeJobRequest& request);
