@@ -139,8 +139,11 @@ void TraceStore::Append(const std::string& job_id, const std::string& bytes) {
     AppendRecord(last, &end);
     file.write(end.data(), static_cast<std::streamsize>(end.size()));
   }
-  file.flush();
-  if (!file.good()) LogWarn("a part of the trace of a job cannot be kept", {{"job", job_id}, {"file", path}});
+  file.close();  // Otherwise the destructor would write the rest of a buffer that did not fit.
+  if (file.good()) return;
+  LogWarn("a part of the trace of a job cannot be kept", {{"job", job_id}, {"file", path}});
+  // Records that follow a part of a record could not be read.
+  std::filesystem::resize_file(path, size, error);
 }
 
 absl::StatusOr<std::string> TraceStore::Read(const std::string& job_id) {

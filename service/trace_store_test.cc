@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
+#include "base/testing/limited_child.h"
 #include "base/testing/test_folder.h"
 #include "observe/alignment.h"
 
@@ -60,6 +61,22 @@ TEST_F(TraceStoreTest, StopsAtItsLimitAndSaysSo) {
   const observe::Traces traces = observe::ReadTraces(file);
   EXPECT_TRUE(traces.full);
   EXPECT_GT(traces.steps.size(), 10u);
+}
+
+TEST_F(TraceStoreTest, RecordsAfterOneThatDidNotFitOnTheDiskCanBeRead) {
+  const int status = RunWithFileLimit(/*limit=*/2000, /*is_killed=*/false, [this] {
+    TraceStore store(Path());
+    for (const size_t bytes : {1, 5000, 1}) {
+      TraceRecord record = Record(1);
+      record.set_worker_id(std::string(bytes, 'w'));
+      store.Add("a", record);
+      store.Flush();
+    }
+    return true;
+  });
+  ASSERT_EQ(status, 0);
+  TraceStore store(Path());
+  EXPECT_EQ(observe::ReadTraces(store.Read("a").value()).steps.size(), 2u);
 }
 
 TEST_F(TraceStoreTest, SaysWhatTheLastStepWasSpentOn) {
