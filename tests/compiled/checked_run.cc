@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/kernel_abi.h"
+#include "base/testing/case_count.h"
 #include "compiler/codegen/nvptx/gpu_emitter.h"
 #include "compiler/kernel/gpu_target.h"
 #include "hlo/analysis/leaves.h"
@@ -51,6 +52,7 @@ std::vector<tensor::Array> RandomOperands(const KernelRequest& request, uint64_t
 absl::StatusOr<CheckedRun> RunChecked(const KernelRequest& request, const std::vector<tensor::Array>& inputs,
                                       HostOptions options) {
   options.check = true;
+  options.quick = !AllCases();
   Target target;
   target.set_device_kind(kGpuSimChecked);
   XLAD_ASSIGN_OR_RETURN(const auto emitter, MakeGpuEmitter(target, options));

@@ -11,6 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "base/kernel_abi.h"
 #include "base/testing/case_count.h"
+#include "compiler/codegen/nvptx/gpu_emitter.h"
 #include "compiler/kernel/build_kernel.h"
 #include "compiler/kernel/candidate_schedules.h"
 #include "compiler/kernel/gpu_target.h"
@@ -351,7 +352,8 @@ std::vector<absl::StatusOr<ScheduledKernel>> Batch::OtherSchedules(const Schedul
 }
 
 void Batch::RunOn(const Target& target) {
-  auto emitter = ObjectEmitter::Create(target);
+  // The code of a simulated GPU is not what a GPU runs, so by default it is not optimized.
+  auto emitter = IsGpu(target) ? MakeGpuEmitter(target, {.quick = !AllCases()}) : ObjectEmitter::Create(target);
   ASSERT_TRUE(emitter.ok()) << emitter.status();
   std::vector<std::unique_ptr<hlo::Module>> modules;
   std::vector<std::vector<Launch>> launches(cases_.size());

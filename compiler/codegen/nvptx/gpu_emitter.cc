@@ -64,7 +64,8 @@ class GpuEmitter final : public ObjectEmitter {
     for (llvm::Function& function : *module_) {
       if (!function.isDeclaration()) generator.Prepare(function);
     }
-    XLAD_RETURN_IF_ERROR(generator.Optimize(*module_));
+    const bool is_quick = host_ != nullptr && options_.quick;
+    XLAD_RETURN_IF_ERROR(is_quick ? generator.Simplify(*module_) : generator.Optimize(*module_));
     return module_.UnlessErrors(host_ != nullptr ? host_->Object(*module_) : ptx_->Assembly(*module_));
   }
 

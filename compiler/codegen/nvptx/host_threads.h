@@ -47,6 +47,7 @@ struct HostOptions {
   Mutation mutation;
   bool descending = false;   // Whether the threads of a block run from the last to the first.
   Places* places = nullptr;  // If not null, set to the numbers of places that could be damaged.
+  bool quick = false;        // Whether the code is compiled quickly (CodeGenerator::Simplify), for a few short runs.
 };
 
 // Replaces every kernel @S with a function of base/kernel_abi.h. The function computes the blocks of its tiles one
