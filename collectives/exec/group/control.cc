@@ -32,7 +32,7 @@ namespace {
 
 // All ranks of a group have this version. It changes with the layout of the file, and with the plans that the ranks
 // choose (plans.h), because ranks with different plans would refuse their operations one by one.
-constexpr uint32_t kVersion = 4;
+constexpr uint32_t kVersion = 5;
 constexpr uint32_t kOldestReadableVersion = 2;  // Its files have the same layout; members that it lacks are zero.
 constexpr int64_t kHeadBytes = 4096;
 // The most control files of ended groups that the next group leaves. Each takes up to 10 MB of memory.

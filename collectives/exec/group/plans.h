@@ -40,4 +40,8 @@ GroupProtocol ProtocolOf(const CollectivePlan& plan, const CollectiveSpec& spec)
 // `in_place` is true, the input and the output of a rank share memory, so only the larger one counts.
 bool FitsIntoCache(const CollectiveSpec& spec, bool in_place, int64_t cache_bytes);
 
+// Whether the inputs and outputs of all ranks, which do not share memory, and the slots of a plan with this number of
+// chunks together take up at most half of the last-level cache.
+bool FitsIntoCacheWithSlots(const CollectiveSpec& spec, int64_t chunks, int64_t cache_bytes);
+
 }  // namespace xlad::collectives

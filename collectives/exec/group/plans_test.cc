@@ -31,6 +31,23 @@ TEST(GroupPlans, TheRootOfABroadcastFillsOneSlotWhileTheOthersReadAnother) {
   EXPECT_EQ(plan(17 << 10, /*exclusive=*/true, 3).chunks, 1);
 }
 
+// If there are more ranks than cores, small slots of many ranks stay in the cache between the ranks' turns.
+TEST(GroupPlans, TheSlotsOfAllRanksTakeUpASixthOfTheCache) {
+  const auto chunks = [](CollectiveKind kind, int ranks, int64_t bytes, int64_t cache_bytes, bool exclusive = false) {
+    CollectiveSpec spec = MakeSpec(kind, ranks, bytes / (InputHasParts(kind) ? ranks : 1));
+    spec.type = tensor::ElementType::kU8;
+    return ChooseGroupPlan(spec, /*registered=*/false, {ranks, exclusive, 2 << 20, cache_bytes}).plan.chunks;
+  };
+  constexpr int64_t kCache = 32 << 20, kBytes = 4 << 20;
+  EXPECT_EQ(chunks(CollectiveKind::kAllToAll, 4, kBytes, kCache), 12);
+  EXPECT_EQ(chunks(CollectiveKind::kAllToAll, 8, kBytes, kCache), 24);
+  EXPECT_EQ(chunks(CollectiveKind::kAllReduce, 8, kBytes, kCache), 24);
+  EXPECT_EQ(chunks(CollectiveKind::kAllToAll, 32, kBytes, kCache), 32) << "the smallest slots";
+  EXPECT_EQ(chunks(CollectiveKind::kBroadcast, 8, kBytes, kCache), 8) << "only the root has slots";
+  EXPECT_EQ(chunks(CollectiveKind::kAllToAll, 8, kBytes, /*cache_bytes=*/0), 8) << "the cache is unknown";
+  EXPECT_EQ(chunks(CollectiveKind::kAllToAll, 8, kBytes, kCache, /*exclusive=*/true), 32);
+}
+
 GroupChoice Choose(CollectiveKind kind, int64_t bytes, bool registered, const GroupMachine& machine) {
   CollectiveSpec spec = MakeSpec(kind, 2, bytes);
   spec.type = tensor::ElementType::kU8;
@@ -94,6 +111,19 @@ TEST(GroupPlans, TheBuffersOfAllRanksMustFitIntoThreeQuartersOfTheCache) {
     EXPECT_TRUE(fits(c.most_in_place, /*in_place=*/true));
     EXPECT_FALSE(fits(c.most_in_place + 1, /*in_place=*/true));
   }
+}
+
+TEST(GroupPlans, TheBuffersAndSlotsOfAllRanksMustFitIntoHalfOfTheCache) {
+  CollectiveSpec spec = MakeSpec(CollectiveKind::kAllToAll, 4, 64);
+  spec.type = tensor::ElementType::kU8;
+  constexpr int64_t kBuffers = 4 * 2 * 256, kSlots = 4 * 4 * 256;
+  EXPECT_TRUE(FitsIntoCacheWithSlots(spec, 1, 2 * (kBuffers + kSlots)));
+  EXPECT_FALSE(FitsIntoCacheWithSlots(spec, 1, 2 * (kBuffers + kSlots) - 2));
+  spec = MakeSpec(CollectiveKind::kBroadcast, 4, 256);
+  spec.type = tensor::ElementType::kU8;
+  const int64_t root_only = kSlots / 4;
+  EXPECT_TRUE(FitsIntoCacheWithSlots(spec, 1, 2 * (kBuffers + root_only)));
+  EXPECT_FALSE(FitsIntoCacheWithSlots(spec, 1, root_only));
 }
 
 TEST(GroupPlans, BuffersThatShareMemoryAreInPlace) {

@@ -213,7 +213,9 @@ absl::StatusOr<std::unique_ptr<GroupOperation>> ProcessGroup::Prepare(const Coll
         absl::StrCat("plan ", op.plan_.ToString(), " accesses the buffers of other ranks, which must be registered; ",
                      "use buffers of Allocate and PrepareOptions::registered, or another plan"));
   }
-  op.command_.streams = !FitsIntoCache(spec, /*in_place=*/false, cache_bytes_);
+  const bool has_slots = op.plan_.algorithm == kMappedSlots;
+  op.command_.streams = !FitsIntoCache(spec, /*in_place=*/false, cache_bytes_) ||
+                        (has_slots && !FitsIntoCacheWithSlots(spec, op.plan_.chunks, cache_bytes_));
   op.command_.streams_in_place = !FitsIntoCache(spec, /*in_place=*/true, cache_bytes_);
 
   const std::string text =

@@ -254,8 +254,8 @@ TEST(ControlFile, AFileOfAnotherVersionIsOnlyRead) {
   EXPECT_TRUE(open(0, /*writable=*/true).ok());
   EXPECT_TRUE(open(-1, /*writable=*/false).ok());
   EXPECT_TRUE(absl::IsInvalidArgument(open(0, /*writable=*/true)));
-  EXPECT_TRUE(absl::IsInvalidArgument(open(-2, /*writable=*/false))) << "version 1 had another layout";
-  EXPECT_TRUE(absl::IsInvalidArgument(open(4, /*writable=*/false)));
+  EXPECT_TRUE(absl::IsInvalidArgument(open(-3, /*writable=*/false))) << "version 1 had another layout";
+  EXPECT_TRUE(absl::IsInvalidArgument(open(5, /*writable=*/false)));
 }
 
 TEST(ControlFile, IsRemovedIfItCannotHaveItsSize) {
