@@ -16,6 +16,7 @@ import unittest
 from harness import ALL_CASES, OWN_EXAMPLES, PATIENCE_S, XLAD, expected_losses, folder, wait_for, xlad
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
+SHORT = (JOB, "--steps", 40)  # A difference of bits shows in the first steps.
 NANO_GPT = pathlib.Path(os.environ.get("XLAD_EXAMPLES", "")) / "nano_gpt"
 SUBNET = "10.231.77"
 SUBNET6 = "fd77:231::"
@@ -166,7 +167,7 @@ class SeveralHosts(unittest.TestCase):
             self.assertIn(f'"data":"{net.at(host, 0)[:-1]}', (where / f"worker{host}.log").read_text())
         return env
 
-    def train(self, net, where, env, mesh, job=JOB, *flags):
+    def train(self, net, where, env, mesh, job, *flags):
         code, out, err = net.run(1, "submit", job, "--mesh", mesh, "--curve", where / "curve.json", "--save-state",
                                  where / "state.safetensors", *flags, env=env)
         self.assertEqual(code, 0, out + err + "".join(p.read_text() for p in where.glob("*.log"))[-4000:])
@@ -176,19 +177,19 @@ class SeveralHosts(unittest.TestCase):
         for workers, mesh in ((2, "dp=2,tp=2"), (4, "dp=4,tp=2")):
             with self.subTest(hosts=workers), folder() as where, hosts(workers + 1) as net:
                 env = self.start_cluster(net, where, workers)
-                loss, state = self.train(net, where, env, mesh)
-                self.assert_bits_of_one_host(where, mesh, loss, state, JOB, "--workers", workers)
+                loss, state = self.train(net, where, env, mesh, *SHORT)
+                self.assert_bits_of_one_host(where, mesh, loss, state, *SHORT, "--workers", workers)
 
     @unittest.skipIf(cannot_make_hosts(ipv6=True), f"no hosts with IPv6: {cannot_make_hosts(ipv6=True)}")
     def test_hosts_with_ipv6_train_with_the_bits_of_one_host(self):
         with folder() as where, hosts(3, ipv6=True) as net:
             env = self.start_cluster(net, where, 2)
-            loss, state = self.train(net, where, env, "dp=2,tp=2")
-            self.assert_bits_of_one_host(where, "dp=2,tp=2", loss, state)
+            loss, state = self.train(net, where, env, "dp=2,tp=2", *SHORT)
+            self.assert_bits_of_one_host(where, "dp=2,tp=2", loss, state, *SHORT)
             nodes = json.loads(net.run(1, "nodes", "--format", "json", env=env)[1])
             self.assertEqual(sorted(w["id"] for node in nodes for w in node["workers"]), ["w2", "w3"])
 
-    def assert_bits_of_one_host(self, where, mesh, loss, state, job=JOB, *flags):
+    def assert_bits_of_one_host(self, where, mesh, loss, state, job, *flags):
         code, _, err = xlad("run", job, "--mesh", mesh, "--curve", where / "one.json", "--save-state",
                             where / "one.safetensors", *flags)
         self.assertEqual(code, 0, err)
@@ -199,7 +200,7 @@ class SeveralHosts(unittest.TestCase):
     @unittest.skipIf(shutil.which("tc") is None, "tc is missing")
     def test_nano_gpt_on_four_hosts_with_slow_links_follows_the_curve(self):
         """The losses are those of JAX, within the example's tolerance. The bits are those of one process."""
-        steps = 120 if ALL_CASES else 40
+        steps = 120 if ALL_CASES else 20
         flags = (NANO_GPT, "--steps", steps)
         tolerance = json.loads((NANO_GPT / "manifest.json").read_text())["tolerance"]["loss_relative"]
         with folder() as where, hosts(5) as net:
@@ -364,7 +365,7 @@ class SeveralHosts(unittest.TestCase):
         with folder() as where, hosts(3) as net:
             env = self.start_cluster(net, where, 2)
             with Capture(where / "capture", net.bridge, f"{net.tag}v2") as seen:
-                _, state = self.train(net, where, env, "dp=2,tp=2")
+                _, state = self.train(net, where, env, "dp=2,tp=2", *SHORT)
                 capture = wait_for(lambda: len(found := seen.bytes()) > len(state) and found, "the captured traffic")
             start = 8 + int.from_bytes(state[:8], "little")
             tensors = state[start:]
