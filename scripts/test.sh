@@ -30,14 +30,14 @@ failed_runs=()
 # Runs the tests of a preset. A test of the release build that fails runs once more, because the load of the machine can
 # break a test that has a race, and one such test should not refuse a good change. Its first run is printed again as the
 # last output of this script, because the race is still to be mended, and is an error with --all. Reports of sanitizers
-# are errors even if they are rare. Many tests of the release build wait for processes, so one more of them than there
-# are cores runs at a time. Arguments: PRESET FLAGS_OF_CTEST...
+# are errors even if they are rare. Many tests of the release build wait for processes, so two more of them than there
+# are cores run at a time. Arguments: PRESET FLAGS_OF_CTEST...
 run_tests() {
   local preset=$1 log=build/$1.ctest.log result=0 limit_s=600 runs=1 jobs failed
   jobs=$(nproc)
   shift
   if $all; then limit_s=3600; fi
-  if [[ $preset == release ]]; then runs=2 jobs=$((jobs + 1)); fi
+  if [[ $preset == release ]]; then runs=2 jobs=$((jobs + 2)); fi
   ctest --test-dir "build/$preset" --output-on-failure -j"$jobs" --timeout "$limit_s" --repeat "until-pass:$runs" "$@" |
     tee "$log" || result=$?
   if failed=$(grep -E ' Test +#[0-9]+: .*\*\*\*(Failed|Timeout|Exception)' "$log"); then
