@@ -44,6 +44,8 @@ TEST(GroupPlans, TheSlotsOfAllRanksTakeUpASixthOfTheCache) {
   EXPECT_EQ(chunks(CollectiveKind::kAllReduce, 8, kBytes, kCache), 24);
   EXPECT_EQ(chunks(CollectiveKind::kAllToAll, 32, kBytes, kCache), 32) << "the smallest slots";
   EXPECT_EQ(chunks(CollectiveKind::kBroadcast, 8, kBytes, kCache), 8) << "only the root has slots";
+  EXPECT_EQ(chunks(CollectiveKind::kAllToAll, 8, 1 << 20, kCache), 6);
+  EXPECT_EQ(chunks(CollectiveKind::kAllToAll, 8, 512 << 10, kCache), 1) << "the buffers leave room in the cache";
   EXPECT_EQ(chunks(CollectiveKind::kAllToAll, 8, kBytes, /*cache_bytes=*/0), 8) << "the cache is unknown";
   EXPECT_EQ(chunks(CollectiveKind::kAllToAll, 8, kBytes, kCache, /*exclusive=*/true), 32);
 }
