@@ -1,12 +1,15 @@
 """Local clusters: how the command is found, how a cluster starts, and that it ends however the process ends."""
 
+import contextlib
 import gc
 import os
 import pathlib
+import queue
 import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import unittest
 from concurrent import futures
@@ -156,6 +159,35 @@ finally:
                                   text=True, timeout=PATIENCE_S)
         self.assertEqual((done.returncode, done.stderr),
                          (-signal.SIGINT, f"xlad: interrupted in {path}:8: cluster.jobs()\n"))
+
+    def test_which_call_ctrl_c_interrupts(self):
+        def interrupted_call(*files):
+            """Returns what is printed if a function of each file calls one of the next file, and the last is
+            interrupted."""
+            call = None
+            for file in reversed(files):
+                names = {"inner": call}
+                exec(compile("def call():\n  if not inner: raise KeyboardInterrupt\n  inner()", file, "exec"), names)
+                call = names["call"]
+            try:
+                call()
+            except KeyboardInterrupt as interrupt:
+                return interrupts._interrupted_call(interrupt.__traceback__.tb_next)
+
+        package = str(pathlib.Path(xlad.__file__).with_name("cluster.py"))
+        installed = str(pathlib.Path(sysconfig.get_path("purelib"), "trainer.py"))
+        for files, call in [
+            (("train.py", package), "train.py:3"),
+            (("train.py", package, contextlib.__file__, package, queue.__file__), "train.py:3"),
+            (("train.py", "<string>", package, installed, package, grpc.__file__, "<frozen importlib>"), "<string>:3"),
+            (("train.py", installed, package), "train.py:3"),
+            (("<frozen runpy>", installed, package), f"{installed}:3"),
+            (("train.py", package, "train.py"), ""),
+            (("train.py", package, installed, "train.py", package), ""),
+            (("train.py", queue.__file__), ""),
+            ((package,), ""),
+        ]:
+            self.assertEqual(interrupted_call(*files), call, files)
 
     def test_ctrl_c_inside_the_garbage_collector_is_not_lost(self):
         script = """

@@ -12,7 +12,9 @@ import contextlib
 import gc
 import os
 import signal
+import site
 import sys
+import sysconfig
 import threading
 import traceback
 import weakref
@@ -25,7 +27,11 @@ import grpc
 WHOLE: set[CodeType] = set()  # An interrupt during one of these functions is deferred until it has returned.
 _PUT_OFF_S = 0.01
 _GRPC = os.path.dirname(grpc.__file__) + os.sep
-_INSIDE = (os.path.dirname(__file__) + os.sep, _GRPC, threading.__file__)  # Files of frames that do not help users.
+_PACKAGE = os.path.dirname(__file__) + os.sep
+# Files that are not the user's: those of Python, and of this package and other installed ones.
+_LIBRARIES = (_PACKAGE, _GRPC, "<frozen ", os.path.dirname(os.__file__) + os.sep,
+              *(os.path.join(folder, "") for folder in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"),
+                                                        site.getusersitepackages())))
 _WAIT = threading.Condition.wait.__code__
 _users = 0
 _critical = 0  # The number of `put_off` blocks that the main thread is in.
@@ -116,15 +122,15 @@ def _without_handler(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _interrupted_call(trace: TracebackType | None) -> str:
-    """Returns the user's call into this package, as in "train.py:12: run.result()", if only code of this package and of
-    gRPC was running inside it. Otherwise, returns an empty text."""
+    """Returns the user's call into this package, as in "train.py:12: run.result()", if no code of the user was running
+    inside it. Otherwise, returns an empty text."""
     frames = traceback.extract_tb(trace)
-    inside = 0
-    while inside < len(frames) and frames[-1 - inside].filename.startswith(_INSIDE):
-        inside += 1
-    if inside == len(frames) or not any(f.filename.startswith(_INSIDE[0]) for f in frames[len(frames) - inside:]):
+    is_users = [not frame.filename.startswith(_LIBRARIES) for frame in frames]
+    first = next((i for i, frame in enumerate(frames) if frame.filename.startswith(_PACKAGE)), 0)
+    if first == 0 or any(is_users[first:]):
         return ""
-    call = frames[-1 - inside]
+    # If the program itself is an installed package, its call is the frame before that of this package.
+    call = frames[max((i for i in range(first) if is_users[i]), default=first - 1)]
     return f"{call.filename}:{call.lineno}" + (f": {call.line}" if call.line else "")
 
 
