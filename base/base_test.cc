@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/bytes_text.h"
+#include "base/file_error.h"
 #include "base/file_system.h"
 #include "base/hash.h"
 #include "base/net/advertised.h"
@@ -182,6 +183,8 @@ TEST(FileSystem, TheCodeOfAnErrorSaysWhetherItMayEnd) {
   const absl::Status without_descriptors = files.Open(file, OpenMode::kRead).status();
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
   EXPECT_TRUE(absl::IsUnavailable(without_descriptors)) << without_descriptors;
+  EXPECT_TRUE(IsFileError(Annotate(without_descriptors, "here")));
+  EXPECT_FALSE(IsFileError(Annotate(absl::UnavailableError("a process does not answer"), "here")));
 }
 
 TEST(FileSystem, PathsHaveAFolder) {

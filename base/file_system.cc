@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "base/file_descriptor.h"
+#include "base/file_error.h"
 #include "base/random.h"
 
 namespace xlad {
@@ -51,7 +52,8 @@ absl::StatusCode CodeOf(int error) {
 
 absl::Status SystemError(absl::string_view what, const std::string& path) {
   const int error = errno;
-  return absl::Status(CodeOf(error), absl::StrCat(what, " ", path, ": ", std::strerror(error)));
+  const absl::Status status(CodeOf(error), absl::StrCat(what, " ", path, ": ", std::strerror(error)));
+  return absl::IsUnavailable(status) ? MarkFileError(status) : status;
 }
 
 absl::Status Write(int fd, absl::string_view bytes, const std::string& path) {

@@ -1,8 +1,14 @@
 // Files as an interface, so that tests can inject disk faults and simulations can run without a disk.
 //
 // Relative paths are relative to the working directory of the process. Errors contain the path and the system's reason.
-// A missing file is NotFound, a full disk ResourceExhausted, a read-only file system PermissionDenied, and a path that
-// cannot be used, such as a loop of links, InvalidArgument. Other errors are Unavailable: they may end. Thread-safe.
+// The codes are:
+// - NotFound: the file or a folder of its path is missing;
+// - AlreadyExists: the path exists, or the folder that is to be removed is not empty;
+// - PermissionDenied: the user may not do this, or the file system is read-only;
+// - ResourceExhausted: the disk, or the user's part of it, is full;
+// - InvalidArgument: the path cannot be used, as with a loop of links, or the file does not support the operation;
+// - Unavailable: any other error. It may end, and has the mark of base/file_error.h.
+// Thread-safe.
 #pragma once
 
 #include <cstdint>

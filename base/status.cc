@@ -3,11 +3,14 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/file_error.h"
+
 namespace xlad {
 
 absl::Status Annotate(const absl::Status& status, absl::string_view context) {
   if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat(context, ": ", status.message()));
+  const absl::Status annotated(status.code(), absl::StrCat(context, ": ", status.message()));
+  return IsFileError(status) ? MarkFileError(annotated) : annotated;
 }
 
 namespace internal {

@@ -13,6 +13,7 @@
 
 #include "absl/strings/numbers.h"
 #include "base/clock.h"
+#include "base/file_error.h"
 #include "base/file_system.h"
 #include "base/log.h"
 #include "cli/flag_checks.h"
@@ -54,6 +55,7 @@ int Fail(const absl::Status& status) {
   }
   std::fprintf(stderr, "xlad: error: %s\n", WithoutControls(status.message()).c_str());
   if (IsWrongUsage(status)) return kUsage;
+  if (IsFileError(status)) return kFailed;
   return absl::IsUnavailable(status) || absl::IsAlreadyExists(status) ? kUnavailable : kFailed;
 }
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
 #include "base/counted.h"
+#include "base/file_error.h"
 #include "base/file_system.h"
 #include "base/json_text.h"
 #include "cli/command.h"
@@ -216,8 +217,10 @@ absl::Status WriteState(client::CoordinatorClient& client, const JobStatus& stat
   if (saved.ok()) return saved;
   const std::string start =
       options.data_folder.empty() ? "" : absl::StrCat("xlad coordinator --data ", options.data_folder, ", then ");
-  return absl::Status(saved.code(), absl::StrCat("--save-state: ", saved.message(), "; the coordinator has the state: ",
-                                                 start, "xlad ckpt export ", status.id(), " --to FILE"));
+  const absl::Status failure(saved.code(),
+                             absl::StrCat("--save-state: ", saved.message(), "; the coordinator has the state: ", start,
+                                          "xlad ckpt export ", status.id(), " --to FILE"));
+  return IsFileError(saved) ? MarkFileError(failure) : failure;
 }
 
 // Tries to write all results, prints each error, and returns the exit code of the first one. The state is first,

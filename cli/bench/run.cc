@@ -407,7 +407,7 @@ class Bench {
     std::ofstream file(options_.json);
     file << JsonText(nlohmann::ordered_json{{"rows", rows}}, 2) << "\n";
     file.close();
-    if (file.fail()) return absl::UnavailableError(absl::StrCat("cannot write ", options_.json));
+    if (file.fail()) return absl::InternalError(absl::StrCat("cannot write ", options_.json));
     return absl::OkStatus();
   }
 

@@ -305,6 +305,8 @@ class Commands(unittest.TestCase):
             taken.listen()
             address = f"127.0.0.1:{taken.getsockname()[1]}"
             self.fails("coordinator", "--listen", address, "--data", where / "d", words=[address], code=(3,))
+        # An error of a local file is not a coordinator that cannot be reached, even if it may end.
+        self.fails("opt", "/proc/self/mem", words=["cannot read /proc/self/mem: Input/output error"])
         with socket.socket() as silent:  # Bound, so that no other program listens on the port.
             silent.bind(("127.0.0.1", 0))
             unused = f"127.0.0.1:{silent.getsockname()[1]}"
