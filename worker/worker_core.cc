@@ -31,6 +31,12 @@ void SetKey(const LaunchTask& launch, Message* message) {
 // The number of this worker's devices that a task needs.
 int DevicesOf(const LaunchTask& launch) { return launch.devices_size() / std::max(1, launch.shards_per_device()); }
 
+// Whether `launch` is that of a later attempt of the same job. A coordinator that was restored from a backup uses
+// numbers of attempts again, with later generations.
+bool IsLater(const LaunchTask& launch, const LaunchTask& other) {
+  return std::pair(launch.generation(), launch.attempt()) > std::pair(other.generation(), other.attempt());
+}
+
 std::optional<std::string> OwnerOf(const LaunchTask& launch) {
   return launch.has_owner() ? std::optional(launch.owner()) : std::nullopt;
 }
@@ -48,7 +54,10 @@ void SetAnswer(const LaunchTask& launch, const Event& event, Message* answer) {
 
 Actions WorkerCore::Handle(Event event, int64_t now_ns) {
   now_ns_ = now_ns;
-  std::visit([this](const auto& e) { On(e); }, event);
+  const auto handle = [this](const auto& e) {
+    if (!IsOfDroppedTask(e)) On(e);
+  };
+  std::visit(handle, event);
   return std::exchange(actions_, {});
 }
 
@@ -198,21 +207,14 @@ void WorkerCore::On(const CoordinatorMessage& message) {
 
 void WorkerCore::OnLaunch(const LaunchTask& launch) {
   const TaskKey key = KeyOf(launch);
-  // A coordinator that was restored from a backup uses numbers of attempts again, with later generations.
-  const TaskRecord* const same = Find(key);
-  if (same != nullptr && same->launch.generation() >= launch.generation()) return;  // It was repeated.
-  if (same != nullptr) Forget(key, "a later attempt of the job starts");
-  if (const auto ending = ending_.find(key); ending != ending_.end()) {
-    // Events of the old process have the same key, so the launch waits for its end.
-    if (ending->second.generation < launch.generation()) ending->second.next = launch;
-    return;
-  }
+  const auto ending = ending_.find(key);
+  if (ending != ending_.end() && ending->second.generation >= launch.generation()) return;  // It was repeated.
   // Earlier attempts of the job have ended, even if this worker has not received their ends.
   std::vector<TaskKey> old;
   for (const auto& [other, record] : tasks_) {
-    if (other.job_id == key.job_id && other.attempt < key.attempt) old.push_back(other);
-    // The launch is stale, because a later attempt of the job has been launched.
-    if (other.job_id == key.job_id && other.attempt > key.attempt) return;
+    if (other.job_id != key.job_id) continue;
+    if (!IsLater(launch, record.launch)) return;  // The launch was repeated, or is stale.
+    old.push_back(other);
   }
   for (const TaskKey& other : old) Forget(other, "a later attempt of the job starts");
   LogInfo("task launched", {{"job", key.job_id},
@@ -242,7 +244,7 @@ void WorkerCore::StartTasks() {
     if (record.task != nullptr) free -= DevicesOf(record.launch);
   }
   for (auto& [key, record] : tasks_) {
-    if (record.task != nullptr) continue;
+    if (record.task != nullptr || ending_.contains(key)) continue;
     // If no process is about to end, waiting cannot free devices, so the task starts.
     if (DevicesOf(record.launch) > free && !ending_.empty()) continue;
     if (RunsOthers(record.launch)) continue;
@@ -405,7 +407,7 @@ void WorkerCore::Forget(const TaskKey& key, const std::string& why) {
     if (!why.empty()) record.task->Abort({absl::CancelledError(why), ""});
     if (options_.tasks_have_processes && !record.exited) {
       Ending& ending = ending_[key];
-      ending = {DevicesOf(record.launch), OwnerOf(record.launch), record.launch.generation(), {}, {}};
+      ending = {DevicesOf(record.launch), OwnerOf(record.launch), record.launch.generation(), {}};
       if (!why.empty() && absl::StartsWith(record.launch.spec().checkpoint().uri(), "file:")) {
         SetKey(record.launch, &ending.exited.emplace());
         ending.exited->set_step(record.task->finished_steps());
@@ -529,7 +531,6 @@ void WorkerCore::On(const TaskHasFinished& event) {
 void WorkerCore::On(const TaskHasExited& event) {
   const ProcessEnd& end = event.end;
   if (const auto ending = ending_.extract(event.key); !ending.empty()) {
-    if (ending.mapped().next.has_value()) OnLaunch(*ending.mapped().next);
     if (ending.mapped().exited.has_value()) {
       exits_.push_back(
           ExitMessage(*std::move(ending.mapped().exited), end, ExitError(end, options_.memory_limit_bytes)));

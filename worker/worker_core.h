@@ -16,6 +16,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -220,10 +221,21 @@ class WorkerCore {
   // Starts the launches for which there are free devices. The devices of a task are not free until its process has
   // ended. If no process is about to end, starts all launches, because waiting cannot free devices. A launch with an
   // owner always waits for the tasks of other owners: the coordinator has ended them, or will when it learns of them.
+  // A launch of a later generation of an attempt always waits for the process of the earlier one.
   void StartTasks();
   // Whether a process runs, or has not ended yet, that has a different owner than the launch.
   bool RunsOthers(const LaunchTask& launch) const;
   void RequestDrain();
+
+  // Whether a process that is about to end has sent this event, which is not its last one. Its task is forgotten, but a
+  // launch that waits may have the same key.
+  template <typename OneEvent>
+  bool IsOfDroppedTask(const OneEvent& event) const {
+    if constexpr (requires { event.key; } && !std::is_same_v<OneEvent, TaskHasExited>) {
+      return ending_.contains(event.key);
+    }
+    return false;
+  }
 
   TaskRecord* Find(const TaskKey& key);
   // Removes the task. If `why` is not empty, also aborts it with this reason.
@@ -248,7 +260,6 @@ class WorkerCore {
     int devices = 0;
     std::optional<std::string> owner;
     int64_t generation = 0;
-    std::optional<LaunchTask> next;  // A launch of a later generation, which waits for the end of the process.
     // For the report to the coordinator when the process has ended. Only if the task was aborted and may have written
     // files of a checkpoint to a shared folder: the coordinator then removes them.
     std::optional<AttemptExited> exited;

@@ -98,6 +98,13 @@ class TasksWithProcesses : public WorkerCoreTest {
   void LaunchOn(int devices, const std::string& job, int64_t attempt, int shards_per_device = 0) {
     LaunchFor(nullptr, devices, job, attempt, shards_per_device);
   }
+  void LaunchGeneration(int64_t attempt, int64_t generation) {
+    CoordinatorMessage message;
+    message.mutable_launch()->set_job_id("job");
+    message.mutable_launch()->set_attempt(attempt);
+    message.mutable_launch()->set_generation(generation);
+    Handle(message);
+  }
   // If `owner` is null, the launch has none.
   void LaunchFor(const char* owner, int devices, const std::string& job, int64_t attempt, int shards_per_device = 0) {
     CoordinatorMessage message;
@@ -206,24 +213,17 @@ TEST_F(TasksWithProcesses, TheNextAttemptWaitsForTheEndOfTheLastOne) {
 
 // The coordinator was restored from a backup, so it uses the number of an attempt again.
 TEST_F(TasksWithProcesses, ALaterGenerationOfTheSameAttemptWaitsForTheEndOfTheEarlierOne) {
-  CoordinatorMessage message;
-  const auto launch = [&](int64_t generation) {
-    message.mutable_launch()->set_job_id("job");
-    message.mutable_launch()->set_attempt(1);
-    message.mutable_launch()->set_generation(generation);
-    Handle(message);
-  };
   for (const bool is_aborted : {true, false}) {
     Attach();
-    launch(41);
+    LaunchGeneration(1, 41);
     EXPECT_EQ(alive_, 1);
     if (is_aborted) Abort("this attempt has ended");
-    launch(1'000'041);
+    LaunchGeneration(1, 1'000'041);
     EXPECT_EQ(alive_, 0);
-    launch(41);
+    LaunchGeneration(1, 41);
     Handle(TaskHasExited{{"job", 1}, {.signal = 9}});
     EXPECT_EQ(alive_, 1) << "it starts when the process of the earlier one has ended";
-    launch(1'000'041);
+    LaunchGeneration(1, 1'000'041);
     EXPECT_EQ(alive_, 1) << "a repeated launch";
     Handle(Connected{});
     ASSERT_EQ(sent_.back().register_().running_size(), 1);
@@ -231,6 +231,37 @@ TEST_F(TasksWithProcesses, ALaterGenerationOfTheSameAttemptWaitsForTheEndOfTheEa
     ForgetJob();
     Handle(TaskHasExited{{"job", 1}, {}});
   }
+}
+
+TEST_F(TasksWithProcesses, ALaunchThatWaitsForAnEarlierGenerationIsATask) {
+  Attach();
+  LaunchGeneration(1, 41);
+  LaunchGeneration(1, 1'000'041);
+  LaunchGeneration(1, 1'000'040);  // It is stale.
+  Handle(TaskIsReady{{"job", 1}});
+  EXPECT_THAT(sent_, IsEmpty()) << "the earlier process has sent it";
+  Handle(Connected{});
+  ASSERT_EQ(sent_.back().register_().running_size(), 1);
+  EXPECT_EQ(sent_.back().register_().running(0).generation(), 1'000'041);
+  Abort("canceled");
+  Handle(Connected{});
+  EXPECT_EQ(sent_.back().register_().running_size(), 0);
+  Handle(TaskHasExited{{"job", 1}, {.signal = 9}});
+  EXPECT_EQ(alive_, 0);
+}
+
+// The registration of the worker was lost, so the restored coordinator has not aborted its task.
+TEST_F(TasksWithProcesses, AnEarlierAttemptOfALaterGenerationReplacesALaterAttempt) {
+  Attach();
+  LaunchGeneration(5, 45);
+  LaunchGeneration(3, 1'000'041);
+  EXPECT_NE(dropped_, "-");
+  Handle(TaskHasExited{{"job", 5}, {.signal = 9}});
+  EXPECT_EQ(alive_, 1);
+  LaunchGeneration(6, 46);  // It is stale.
+  Handle(Connected{});
+  ASSERT_EQ(sent_.back().register_().running_size(), 1);
+  EXPECT_EQ(sent_.back().register_().running(0).attempt(), 3);
 }
 
 TEST_F(TasksWithProcesses, TheNextOwnersTaskWaitsForTheLastOwnersProcess) {
