@@ -139,10 +139,11 @@ bool FitsIntoCache(const CollectiveSpec& spec, bool in_place, int64_t cache_byte
   return ElementsOfAllRanks(spec, in_place) <= cache_bytes / 4 * 3 / tensor::ByteWidth(spec.type);
 }
 
-bool FitsIntoCacheWithSlots(const CollectiveSpec& spec, int64_t chunks, int64_t cache_bytes) {
+bool FitsIntoCacheWithSlots(const CollectiveSpec& spec, int64_t chunks, const GroupMachine& machine) {
+  if (machine.exclusive) return FitsIntoCache(spec, /*in_place=*/false, machine.cache_bytes);
   // The scratch of an operation is half of that of a rank.
   const int64_t slots = kSlotsOfRank / 2 * RanksWithSlots(spec) * MappedSlotsScratch(spec, chunks);
-  return ElementsOfAllRanks(spec, /*in_place=*/false) + slots <= cache_bytes / 2 / tensor::ByteWidth(spec.type);
+  return ElementsOfAllRanks(spec, /*in_place=*/false) + slots <= machine.cache_bytes / 2 / tensor::ByteWidth(spec.type);
 }
 
 }  // namespace xlad::collectives

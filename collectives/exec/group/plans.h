@@ -41,7 +41,8 @@ GroupProtocol ProtocolOf(const CollectivePlan& plan, const CollectiveSpec& spec)
 bool FitsIntoCache(const CollectiveSpec& spec, bool in_place, int64_t cache_bytes);
 
 // Whether the inputs and outputs of all ranks, which do not share memory, and the slots of a plan with this number of
-// chunks together take up at most half of the last-level cache.
-bool FitsIntoCacheWithSlots(const CollectiveSpec& spec, int64_t chunks, int64_t cache_bytes);
+// chunks together take up at most half of the last-level cache. If every rank has a core of its own, slots are not
+// counted, and the result is that of FitsIntoCache.
+bool FitsIntoCacheWithSlots(const CollectiveSpec& spec, int64_t chunks, const GroupMachine& machine);
 
 }  // namespace xlad::collectives

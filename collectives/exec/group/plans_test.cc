@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "collectives/exec/group/core.h"
 #include "collectives/plan/mapped.h"
@@ -115,17 +116,21 @@ TEST(GroupPlans, TheBuffersOfAllRanksMustFitIntoThreeQuartersOfTheCache) {
   }
 }
 
-TEST(GroupPlans, TheBuffersAndSlotsOfAllRanksMustFitIntoHalfOfTheCache) {
-  CollectiveSpec spec = MakeSpec(CollectiveKind::kAllToAll, 4, 64);
-  spec.type = tensor::ElementType::kU8;
-  constexpr int64_t kBuffers = 4 * 2 * 256, kSlots = 4 * 4 * 256;
-  EXPECT_TRUE(FitsIntoCacheWithSlots(spec, 1, 2 * (kBuffers + kSlots)));
-  EXPECT_FALSE(FitsIntoCacheWithSlots(spec, 1, 2 * (kBuffers + kSlots) - 2));
-  spec = MakeSpec(CollectiveKind::kBroadcast, 4, 256);
-  spec.type = tensor::ElementType::kU8;
-  const int64_t root_only = kSlots / 4;
-  EXPECT_TRUE(FitsIntoCacheWithSlots(spec, 1, 2 * (kBuffers + root_only)));
-  EXPECT_FALSE(FitsIntoCacheWithSlots(spec, 1, root_only));
+TEST(GroupPlans, IfRanksShareCoresBuffersAndSlotsMustFitIntoHalfOfTheCache) {
+  constexpr int64_t kBuffers = 4 * 2 * 256, kSlots = 4 * 4 * 256, kSlotsOfRoot = kSlots / 4;
+  const auto fits = [](CollectiveKind kind, int64_t cache_bytes, bool exclusive) {
+    CollectiveSpec spec = MakeSpec(kind, 4, 256 / (InputHasParts(kind) ? 4 : 1));
+    spec.type = tensor::ElementType::kU8;
+    return FitsIntoCacheWithSlots(spec, /*chunks=*/1, {4, exclusive, /*scratch_bytes=*/0, cache_bytes});
+  };
+  for (const auto& [kind, all] : {std::pair{CollectiveKind::kAllToAll, kBuffers + kSlots},
+                                  std::pair{CollectiveKind::kBroadcast, kBuffers + kSlotsOfRoot}}) {
+    SCOPED_TRACE(ToString(kind));
+    EXPECT_TRUE(fits(kind, 2 * all, /*exclusive=*/false));
+    EXPECT_FALSE(fits(kind, 2 * all - 2, /*exclusive=*/false));
+    EXPECT_TRUE(fits(kind, kBuffers / 3 * 4 + 4, /*exclusive=*/true)) << "slots are not counted";
+    EXPECT_FALSE(fits(kind, kBuffers / 3 * 4 - 4, /*exclusive=*/true));
+  }
 }
 
 TEST(GroupPlans, BuffersThatShareMemoryAreInPlace) {

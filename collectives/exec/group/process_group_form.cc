@@ -215,7 +215,7 @@ absl::StatusOr<std::unique_ptr<GroupOperation>> ProcessGroup::Prepare(const Coll
   }
   const bool has_slots = op.plan_.algorithm == kMappedSlots;
   op.command_.streams = !FitsIntoCache(spec, /*in_place=*/false, cache_bytes_) ||
-                        (has_slots && !FitsIntoCacheWithSlots(spec, op.plan_.chunks, cache_bytes_));
+                        (has_slots && !FitsIntoCacheWithSlots(spec, op.plan_.chunks, machine()));
   op.command_.streams_in_place = !FitsIntoCache(spec, /*in_place=*/true, cache_bytes_);
 
   const std::string text =
