@@ -43,11 +43,11 @@ int64_t OneShotBytes(const CollectiveSpec& spec, bool registered, const GroupMac
   return registered ? std::min(bytes, kWindowBytes - 1) : bytes;
 }
 
-// If ranks share cores and their buffers take up half of the last-level cache or more, the slots of all ranks take up
-// about 1 / kCachesOfSlots of it, unless a slot would be smaller than kSlotBytesWithOwnCore. With 8 ranks on 2 cores
+// If ranks share cores and their buffers take up half of the last-level cache or more, the cache is about this many times
+// as large as the slots of all ranks, unless a slot would be smaller than kSlotBytesWithOwnCore. With 8 ranks on 2 cores
 // and a cache of 32 MiB, an AllToAll of 1 MiB is fastest with 6 chunks (among 2, 4, 6, 8 and 16), and with 4 ranks with
 // 3 or 6.
-constexpr int64_t kCachesOfSlots = 6;
+constexpr int64_t kCacheBytesPerSlotByte = 6;
 // A rank has two slots for each of two operations, which alternate between the halves of the scratch.
 constexpr int64_t kSlotsOfRank = 4;
 
@@ -71,8 +71,8 @@ int64_t SlotBytes(const CollectiveSpec& spec, const GroupMachine& machine) {
   // Smaller slots cost more rounds. They were slower for buffers that leave room in the cache.
   const int64_t buffers = ElementsOfAllRanks(spec, /*in_place=*/false) * tensor::ByteWidth(spec.type);
   if (machine.cache_bytes == 0 || buffers < machine.cache_bytes / 2) return kSlotBytesWithSharedCore;
-  return std::clamp(machine.cache_bytes / kCachesOfSlots / (kSlotsOfRank * RanksWithSlots(spec)), kSlotBytesWithOwnCore,
-                    kSlotBytesWithSharedCore);
+  return std::clamp(machine.cache_bytes / kCacheBytesPerSlotByte / (kSlotsOfRank * RanksWithSlots(spec)),
+                    kSlotBytesWithOwnCore, kSlotBytesWithSharedCore);
 }
 
 // The smallest number of chunks. If each rank has a core of its own, the root of a reduce can read one slot while the
