@@ -65,7 +65,7 @@ std::string DescribeNeed(const Executable& executable, int allocation) {
     if (a < allocation || other.kind() == Allocation::CONSTANT) before += other.bytes();
     all += other.bytes();
   }
-  const std::string largest = LargestValues(executable, allocation);
+  const std::string largest = LargestValues(executable, [&](int a) { return a == allocation; });
   const int64_t bytes = executable.allocations(allocation).bytes();
   return absl::StrCat("out of memory: cannot allocate ", bytes, " bytes",
                       largest.empty() ? "" : absl::StrCat("; the largest values: ", largest), "; the program needs ",

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/bytes_text.h"
 #include "base/counted.h"
@@ -58,14 +59,19 @@ const char* MemoryUse(Allocation::Kind kind) {
   }
 }
 
+bool IsOnHost(const Allocation& allocation, bool is_host_device) {
+  return is_host_device || allocation.memory() == MEMORY_PINNED_HOST;
+}
+
 // The bytes of the machine's memory that the constants of the executable take, which all shards of a process share, or
 // that its other allocations take, which each shard has.
 double HostBytes(const Executable& executable, bool is_host_device, bool constants) {
   double bytes = 0;
   for (const Allocation& allocation : executable.allocations()) {
-    const bool is_on_host = is_host_device || allocation.memory() == MEMORY_PINNED_HOST;
-    if (is_on_host && (allocation.kind() == Allocation::CONSTANT) == constants)
+    const bool is_constant = allocation.kind() == Allocation::CONSTANT;
+    if (IsOnHost(allocation, is_host_device) && is_constant == constants) {
       bytes += static_cast<double>(allocation.bytes());
+    }
   }
   return bytes;
 }
@@ -112,15 +118,39 @@ HostNeed NeedOfMachine(const ConnectedExecutable& executable, const LaunchTask& 
   return need;
 }
 
+// The largest values in the machine's memory of the shard of this worker that needs the most of it.
+std::string LargestHostValues(const ConnectedExecutable& executable, int64_t shards) {
+  const auto bytes_of = [&](int index) {
+    const Executable& program = executable.executable(index);
+    const bool is_host_device = executable.device(index).uses_host_memory();
+    return HostBytes(program, is_host_device, /*constants=*/false) +
+           HostBytes(program, is_host_device, /*constants=*/true);
+  };
+  int most = 0;
+  for (int index = 1; index < shards; ++index) {
+    if (bytes_of(index) > bytes_of(most)) most = index;
+  }
+  const Executable& program = executable.executable(most);
+  const bool is_host_device = executable.device(most).uses_host_memory();
+  return LargestValues(program, [&](int number) { return IsOnHost(program.allocations(number), is_host_device); });
+}
+
+// The texts of a need and of a smaller limit, which always differ.
+std::pair<std::string, std::string> DifferentTexts(double need, double limit) {
+  std::pair<std::string, std::string> texts = {BytesText(need), BytesText(limit)};
+  if (texts.first == texts.second) texts = {absl::StrFormat("%.0f bytes", need), absl::StrFormat("%.0f bytes", limit)};
+  return texts;
+}
+
 }  // namespace
 
-std::string LargestValues(const Executable& executable, int allocation) {
+std::string LargestValues(const Executable& executable, absl::FunctionRef<bool(int allocation)> counts) {
   // The name of the value in each place. A parameter comes before the results and the steps that use its memory.
   // Otherwise, the first step that uses a place writes it.
   std::map<std::tuple<int, int64_t, int64_t>, std::string> names;
   const auto add = [&](const BufferSlice& slice, const std::string& name) {
-    const bool is_asked = allocation < 0 || slice.allocation() == allocation;
-    if (is_asked && slice.bytes() > 0) names.try_emplace({slice.allocation(), slice.offset(), slice.bytes()}, name);
+    if (slice.bytes() <= 0 || !counts(slice.allocation())) return;
+    names.try_emplace({slice.allocation(), slice.offset(), slice.bytes()}, name);
   };
   for (int p = 0; p < executable.parameters_size(); ++p) {
     const EntryValue& value = executable.parameters(p);
@@ -150,7 +180,7 @@ AvailableMemory AvailableMemory::Now() {
 }
 
 absl::Status CheckHostMemory(const ConnectedExecutable& executable, const LaunchTask& launch,
-                             const std::string& worker_id, const AvailableMemory& available) {
+                             const std::string& worker_id, const AvailableMemory& available, absl::string_view advice) {
   const HostNeed own = NeedOfWorker(executable, launch.devices_size());
   const HostNeed all = NeedOfMachine(executable, launch, worker_id, own);
   const auto group = static_cast<double>(available.of_group), machine = static_cast<double>(available.of_machine);
@@ -158,12 +188,12 @@ absl::Status CheckHostMemory(const ConnectedExecutable& executable, const Launch
   if (fits_group && all.bytes <= machine) return absl::OkStatus();
   const HostNeed& need = fits_group ? all : own;
   const int64_t devices = need.shards / std::max(1, launch.shards_per_device());
+  const auto [needs, expected] = DifferentTexts(need.bytes, fits_group ? machine : group);
   return absl::ResourceExhaustedError(absl::StrCat(
-      "out of memory: found a program that needs ", BytesText(need.bytes), " for ", Counted(devices, "device"),
-      fits_group ? " on one machine" : " of one worker", ", expected at most ", BytesText(fits_group ? machine : group),
+      "out of memory: found a program that needs ", needs, " for ", Counted(devices, "device"),
+      fits_group ? " on one machine" : " of one worker", ", expected at most ", expected,
       fits_group ? ", the machine's memory" : ", the memory that the worker may use",
-      "; the largest values of a device: ", LargestValues(executable.executable()),
-      "; use a smaller batch or more machines, or submit the job with a limit per device (--memory-limit)"));
+      "; the largest values of a device: ", LargestHostValues(executable, launch.devices_size()), "; ", advice));
 }
 
 }  // namespace xlad::runtime

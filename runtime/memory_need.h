@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/functional/function_ref.h"
+#include "absl/strings/string_view.h"
 #include "base/status.h"
 #include "proto/worker.pb.h"
 #include "proto/xlad_v1.h"
@@ -11,9 +13,9 @@
 
 namespace xlad::runtime {
 
-// Lists up to four values, largest first: "w (parameter, 4.29 GB), sort.3 (train.py:31) (temporary, 1.07 GB)". If
-// `allocation` is not negative, only values in this allocation are listed. The result is empty if there are none.
-std::string LargestValues(const Executable& executable, int allocation = -1);
+// Lists up to four values, largest first: "w (parameter, 4.29 GB), sort.3 (train.py:31) (temporary, 1.07 GB)". Only
+// values in the allocations that `counts` accepts are listed. The result is empty if there are none.
+std::string LargestValues(const Executable& executable, absl::FunctionRef<bool(int allocation)> counts);
 
 // Memory in bytes, with swap space.
 struct AvailableMemory {
@@ -26,11 +28,12 @@ struct AvailableMemory {
 // ResourceExhausted if the devices of this worker need more memory than its control group may use, or if all devices of
 // the job on this machine need more than the machine has. Only allocations in the machine's memory count; a GPU's
 // memory is not part of it. Workers are on one machine if their host names and the hosts of their data addresses are
-// equal. In a job on several kinds of devices, only the devices of this worker count. The error names the largest
-// values.
+// equal. In a job on several kinds of devices, only the devices of this worker count. The arrays and the other programs
+// of a session do not count. The error names the largest values in the machine's memory of the shard that needs the
+// most of it, and ends with `advice`.
 //
 // Without this check, the system would promise the memory, and kill a process when it writes to it.
 absl::Status CheckHostMemory(const ConnectedExecutable& executable, const LaunchTask& launch,
-                             const std::string& worker_id, const AvailableMemory& available);
+                             const std::string& worker_id, const AvailableMemory& available, absl::string_view advice);
 
 }  // namespace xlad::runtime

@@ -25,12 +25,8 @@ TEST(MemoryNeed, ATaskThatNeedsTooMuchMemoryEndsBeforeItAllocates) {
   }
 }
 
-// The need of two workers with two devices each. The first one checks it.
-absl::Status Check(const Device& device, const std::string& second_host, const AvailableMemory& available) {
-  WorkerEnvironment environment;
-  environment.devices = {const_cast<Device*>(&device)};
-  environment.clock = &RealClock();
-  AbortSignal abort;
+// A program with a parameter of 1000 bytes and a constant of 100 bytes.
+Executable ProgramWithAConstant() {
   Executable executable;
   executable.add_mesh()->set_size(kDevices);
   AddAllocation(&executable, Allocation::PARAMETER, 1000);
@@ -38,6 +34,16 @@ absl::Status Check(const Device& device, const std::string& second_host, const A
   executable.mutable_parameters(0)->set_name("w");
   const int constant = AddAllocation(&executable, Allocation::CONSTANT, 100);
   executable.mutable_allocations(constant)->set_blob(std::string(100, '\0'));
+  return executable;
+}
+
+// Returns the result of the check of the first of two workers with two devices each.
+absl::Status Check(Device& device, const std::string& second_host, const AvailableMemory& available,
+                   const Executable& executable = ProgramWithAConstant()) {
+  WorkerEnvironment environment;
+  environment.devices = {&device};
+  environment.clock = &RealClock();
+  AbortSignal abort;
   LaunchTask launch;
   for (int w = 0; w < 2; ++w) {
     Peer* const peer = launch.add_peers();
@@ -51,7 +57,7 @@ absl::Status Check(const Device& device, const std::string& second_host, const A
   const auto loaded = ConnectedExecutable::Load({{bytes, Sha256Hex(bytes)}}, {MeshPositions(launch), launch.plans()},
                                                 environment, &abort);
   if (!loaded.ok()) return loaded.status();
-  return CheckHostMemory(**loaded, launch, "w0", available);
+  return CheckHostMemory(**loaded, launch, "w0", available, "use more machines");
 }
 
 class DeviceWithMemory final : public Device {
@@ -72,16 +78,31 @@ class DeviceWithMemory final : public Device {
 };
 
 TEST(MemoryNeed, DevicesOfAWorkerAndOfAMachineCountTogether) {
-  const TestDevice device({});
+  TestDevice device({});
   EXPECT_EQ(Check(device, "here", {2100, 4200}), absl::OkStatus());
   const absl::Status worker = Check(device, "here", {2099, 4200}), machine = Check(device, "here", {2100, 4199});
   EXPECT_EQ(worker.message(),
-            "out of memory: found a program that needs 2.1 kB for 2 devices of one worker, expected at most 2.1 kB, "
-            "the memory that the worker may use; the largest values of a device: w (parameter, 1 kB); use a smaller "
-            "batch or more machines, or submit the job with a limit per device (--memory-limit)");
-  EXPECT_THAT(std::string(machine.message()), HasSubstr("4.2 kB for 4 devices on one machine"));
+            "out of memory: found a program that needs 2100 bytes for 2 devices of one worker, expected at most 2099 "
+            "bytes, the memory that the worker may use; the largest values of a device: w (parameter, 1 kB); use more "
+            "machines");
+  EXPECT_THAT(std::string(machine.message()), HasSubstr("4200 bytes for 4 devices on one machine"));
+  const absl::Status large = Check(device, "here", {1000, 4200});
+  EXPECT_THAT(std::string(large.message()), HasSubstr("2.1 kB for 2 devices of one worker, expected at most 1 kB"));
   EXPECT_EQ(Check(device, "there", {2100, 2100}), absl::OkStatus()) << "the other worker has a machine of its own";
-  EXPECT_EQ(Check(DeviceWithMemory(), "here", {0, 0}), absl::OkStatus()) << "a GPU's memory is not the machine's";
+}
+
+TEST(MemoryNeed, OnlyPinnedMemoryOfAGpuIsMemoryOfTheMachine) {
+  DeviceWithMemory gpu;
+  Executable program = ProgramWithAConstant();
+  EXPECT_EQ(Check(gpu, "here", {0, 0}, program), absl::OkStatus());
+  const int pinned = AddAllocation(&program, Allocation::PARAMETER, 40);
+  program.mutable_allocations(pinned)->set_memory(MEMORY_PINNED_HOST);
+  AddValue(program.add_parameters(), {10}, {10}, Whole(program, pinned));
+  program.mutable_parameters(1)->set_name("v");
+  EXPECT_EQ(Check(gpu, "here", {80, 160}, program), absl::OkStatus());
+  EXPECT_THAT(std::string(Check(gpu, "here", {79, 160}, program).message()),
+              HasSubstr("needs 80 B for 2 devices of one worker, expected at most 79 B, the memory that the worker may "
+                        "use; the largest values of a device: v (parameter, 40 B); use more machines"));
 }
 
 }  // namespace

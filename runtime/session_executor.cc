@@ -114,7 +114,8 @@ absl::Status SessionExecutor::Load(const SessionCommand& command) {
   LoadedProgram program;
   XLAD_ASSIGN_OR_RETURN(program.executable, ConnectedExecutable::Load({&stored, 1}, {devices_, command.plans(), {}},
                                                                       environment_, &abort_));
-  XLAD_RETURN_IF_ERROR(CheckHostMemory(*program.executable, launch_, environment_.worker_id, AvailableMemory::Now()));
+  XLAD_RETURN_IF_ERROR(CheckHostMemory(*program.executable, launch_, environment_.worker_id, AvailableMemory::Now(),
+                                       "use smaller arrays or more machines"));
   const Executable& executable = program.executable->executable();
   const auto read_all = [&](const auto& values, const auto& layouts, std::vector<EntryLayout>* out,
                             std::vector<int32_t>* numbers) -> absl::Status {

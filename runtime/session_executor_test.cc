@@ -328,7 +328,9 @@ TEST(SessionExecutor, AProgramThatNeedsTooMuchMemoryIsRefused) {
   world.Load(1, /*whole=*/false, int64_t{1} << 45);
   const absl::Status refused = world.WaitForAll();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("needs 141 TB for 4 devices of one worker, expected at most"));
+  const std::string message(refused.message());
+  EXPECT_THAT(message, HasSubstr("needs 141 TB for 4 devices of one worker, expected at most"));
+  EXPECT_THAT(message, ::testing::EndsWith("; use smaller arrays or more machines"));
 }
 
 TEST(SessionExecutor, AFailureEndsTheSessionOnAllWorkers) {

@@ -96,7 +96,9 @@ absl::Status TaskExecutor::LoadExecutables() {
   for (int index = 0; index < std::ssize(devices_); ++index) {
     XLAD_RETURN_IF_ERROR(CheckMemoryOfShards(executable_->executable(index), launch_));
   }
-  return CheckHostMemory(*executable_, launch_, environment_.worker_id, AvailableMemory::Now());
+  return CheckHostMemory(*executable_, launch_, environment_.worker_id, AvailableMemory::Now(),
+                         "use a smaller batch or more machines, or submit the job with a limit per device "
+                         "(--memory-limit)");
 }
 
 absl::Status TaskExecutor::Load() {
