@@ -143,13 +143,16 @@ class DnnlConvolution final : public PreparedLibraryOp {
                         sides_[0].bytes > 0 ? ", lhs moved" : "", sides_[1].bytes > 0 ? ", rhs moved" : "",
                         sides_[2].bytes > 0 ? ", result moved" : "");
   }
+  bool needs_matrix_code() const override {
+    return std::any_of(variants_.begin(), variants_.end(),
+                       [](const Variant& variant) { return variant.op.IsMatrixProduct(); });
+  }
   // The kind of the implementation: 0 is code that is specific to the shape, 1 is a general matrix product, 2 is plain
   // loops. Lower is faster.
   int ImplementationKind() const {
     int kind = 0;
     for (const Variant& variant : variants_) {
-      const bool is_product = absl::StrContains(variant.op.name, "gemm");
-      kind = std::max(kind, !variant.op.IsFast() ? 2 : is_product ? 1 : 0);
+      kind = std::max(kind, !variant.op.IsFast() ? 2 : variant.op.IsMatrixProduct() ? 1 : 0);
     }
     return kind;
   }

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "base/kernel_abi.h"
 #include "base/rounding.h"
 #include "runtime/devices/cpu/dnnl_util.h"
@@ -288,9 +287,7 @@ class CpuDevice final : public Device {
     XLAD_RETURN_IF_ERROR(CheckTarget(executable, kName));
     XLAD_ASSIGN_OR_RETURN(std::unique_ptr<LoadedExecutable> loaded, LoadNativeCode(std::move(executable)));
     const auto& ops = static_cast<const CpuExecutable&>(*loaded).ops();
-    matrix_code_.OnLoad(std::any_of(ops.begin(), ops.end(), [](const std::unique_ptr<PreparedLibraryOp>& op) {
-      return absl::StrContains(op->Description(), "gemm");  // The name of oneDNN's implementation.
-    }));
+    matrix_code_.OnLoad(std::any_of(ops.begin(), ops.end(), [](const auto& op) { return op->needs_matrix_code(); }));
     return loaded;
   }
 

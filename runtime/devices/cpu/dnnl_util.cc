@@ -72,6 +72,7 @@ void GenerateMatrixCode() {
 }
 
 bool DnnlOp::IsFast() const { return !absl::StrContains(name, "ref"); }
+bool DnnlOp::IsMatrixProduct() const { return absl::StrContains(name, "gemm"); }
 
 const dnnl_memory_desc_t& DnnlOp::Desc(dnnl_query_t what) const {
   return *dnnl_primitive_desc_query_md(desc.get(), what, 0);

@@ -44,7 +44,8 @@ struct DnnlOp {
   dnnl_memory_desc_t scratchpad;
   int64_t scratchpad_bytes = 0;  // The size of the scratchpad, a multiple of the buffer alignment.
 
-  bool IsFast() const;  // Whether the implementation is not one of oneDNN's reference implementations.
+  bool IsFast() const;           // Whether the implementation is not one of oneDNN's reference implementations.
+  bool IsMatrixProduct() const;  // Whether the implementation is a general matrix product.
   const dnnl_memory_desc_t& Desc(dnnl_query_t what) const;
 };
 // `op_desc` is a dnnl_*_desc_t; `hint` is the forward primitive's description if this one is backward, or null.

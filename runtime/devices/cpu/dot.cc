@@ -128,6 +128,10 @@ class DnnlDot final : public PreparedLibraryOp {
                         plan_.pack_lhs ? ", lhs packed" : "",
                         plan_.pack_rhs ? ", rhs packed" : "", plan_.widen ? ", in f32" : "");
   }
+  bool needs_matrix_code() const override {
+    return std::any_of(variants_.begin(), variants_.end(),
+                       [](const DotVariant& variant) { return variant.op.IsMatrixProduct(); });
+  }
   bool IsFast() const {
     return std::all_of(variants_.begin(), variants_.end(),
                        [](const DotVariant& variant) { return variant.op.IsFast(); });

@@ -370,6 +370,15 @@ TEST(Dot, ComputesSmallDotsByItsOwnLoops) {
   EXPECT_FALSE(own({{16, 17, 5}, {16, 5, 4}, {0}, {0}, {2}, {1}}, ElementType::kF32)) << "lhs is not tiny";
 }
 
+TEST(Dot, NeedsMatrixCodeIfItIsLarge) {
+  const auto needs_code = [](const Numbers& numbers) {
+    const DotOp op = MakeOp(numbers, ElementType::kF32, ElementType::kF32, ElementType::kF32);
+    return (*PrepareDot(op))->needs_matrix_code();
+  };
+  EXPECT_FALSE(needs_code({{64, 64}, {64, 64}, {}, {}, {1}, {0}}));
+  EXPECT_TRUE(needs_code({{256, 1024}, {1024, 1024}, {}, {}, {1}, {0}}));
+}
+
 // Operands of panels of 32 columns are read in place, whatever their size.
 TEST(Dot, ReadsPanelsInPlace) {
   int64_t position = 0;

@@ -32,6 +32,8 @@ class PreparedLibraryOp {
   // The size of the scratch memory that a call by a team of `threads` threads needs.
   virtual int64_t scratch_bytes(int threads) const = 0;
   virtual absl::StatusOr<std::unique_ptr<LibraryCall>> MakeCall(int threads) const = 0;
+  // Whether a call may use the code that GenerateMatrixCode (dnnl_util.h) makes.
+  virtual bool needs_matrix_code() const { return false; }
   // For display. For products: oneDNN's name of the implementation, or "xlad", and the operands that are rearranged for
   // it.
   virtual std::string Description() const = 0;

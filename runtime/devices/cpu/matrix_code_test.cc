@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <future>
 
 namespace xlad::runtime {
@@ -17,11 +18,13 @@ TEST(MatrixCode, IsGeneratedForTheFirstProgramThatNeedsIt) {
 }
 
 TEST(MatrixCode, IsNotGeneratedForAProgramThatDoesNotNeedIt) {
-  int count = 0;
-  {
-    MatrixCode code([&] { ++count; }, kLong);
-    code.OnLoad(false);
-  }
+  std::atomic<int> count = 0;
+  MatrixCode code([&] { ++count; }, kLong);
+  code.OnLoad(false);
+  // Code that is generated for every program would be generated before the process below has waited.
+  std::promise<void> has_waited;
+  const MatrixCode other([&] { has_waited.set_value(); }, std::chrono::milliseconds(10));
+  has_waited.get_future().wait();
   EXPECT_EQ(count, 0);
 }
 
