@@ -343,6 +343,7 @@ class Mistakes(ClusterTest):
             "found steps=-1, expected a whole number, 0 or more": {"steps": -1}, "found no steps": {"steps": None},
             "found mesh 'dp', expected AXIS=SIZE": {"mesh": "dp"}, "found mesh {'dp': 0}": {"mesh": {"dp": 0}},
             "found on_step=5, expected a function": {"on_step": 5}, "found mesh 8": {"mesh": 8},
+            "found evaluate='f', expected a function": {"evaluate": "f", "evaluate_every": 1},
             "of 64 devices, expected at most 4": {"mesh": {"dp": 64}},
             "found axis 'tp' in .* for x, expected one of dp": {"mesh": two, "in_shardings": (None, P("tp"))},
             "for 4 arguments, expected at most 2": {"mesh": two, "in_shardings": (None,) * 4},
