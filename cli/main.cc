@@ -147,10 +147,11 @@ std::vector<std::string> WithoutSynonyms(std::vector<std::string> arguments) {
 // Whether standard output is a pipe or a socket whose reader has ended, for example `head`.
 bool OutputHasNoReader() {
   pollfd output{STDOUT_FILENO, POLLOUT, 0};
-  return poll(&output, 1, /*timeout=*/0) == 1 && (output.revents & POLLERR) != 0;
+  return poll(&output, 1, /*timeout=*/0) == 1 && (output.revents & (POLLERR | POLLHUP)) != 0;
 }
 
-// Ends this process as SIGPIPE ends commands that do not handle signals: without a message.
+// Ends this process as SIGPIPE ends commands that do not handle signals: without a message. Returns if the process that
+// started this one blocks the signal.
 void EndBySigpipe() {
   signal(SIGPIPE, SIG_DFL);
   raise(SIGPIPE);

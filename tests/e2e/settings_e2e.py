@@ -9,6 +9,7 @@ import pty
 import re
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -199,6 +200,12 @@ class Monitoring(unittest.TestCase):
                     self.assertEqual(top.returncode, -signal.SIGPIPE)
                 finally:
                     top.kill()
+            reader, writer = socket.socketpair()
+            reader.close()
+            with writer:
+                top = subprocess.run([XLAD, "top", "--coordinator", address], stdout=writer, stderr=subprocess.PIPE,
+                                     text=True, timeout=60)
+            self.assertEqual((top.returncode, top.stderr), (-signal.SIGPIPE, ""))
             with open("/dev/full", "w") as full:
                 top = subprocess.run([XLAD, "top", "--coordinator", address], stdout=full, stderr=subprocess.PIPE,
                                      text=True, timeout=60)
