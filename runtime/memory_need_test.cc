@@ -105,5 +105,30 @@ TEST(MemoryNeed, OnlyPinnedMemoryOfAGpuIsMemoryOfTheMachine) {
                         "use; the largest values of a device: v (parameter, 40 B); use more machines"));
 }
 
+TEST(MemoryNeed, TheErrorNamesTheValuesOfTheShardThatNeedsTheMost) {
+  TestDevice device({});
+  WorkerEnvironment environment;
+  environment.devices = {&device};
+  environment.clock = &RealClock();
+  AbortSignal abort;
+  std::vector<StoredExecutable> stored;
+  for (const int64_t elements : {250, 500}) {
+    Executable program;
+    program.add_mesh()->set_size(2);
+    AddAllocation(&program, Allocation::PARAMETER, 4 * elements);
+    AddValue(program.add_parameters(), {elements}, {elements}, Whole(program, 0));
+    const std::string bytes = program.SerializeAsString();
+    stored.push_back({bytes, Sha256Hex(bytes)});
+  }
+  const auto loaded = ConnectedExecutable::Load(stored, {{0, 1}, {}, {0, 1}}, environment, &abort);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  LaunchTask launch;
+  launch.set_shards_per_device(2);
+  for (int d = 0; d < 2; ++d) launch.add_devices()->set_device(d);
+  const absl::Status status = CheckHostMemory(**loaded, launch, "w0", {2999, 9000}, "use more machines");
+  EXPECT_THAT(std::string(status.message()), HasSubstr("needs 3000 bytes for 1 device of one worker"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("device: parameter 0 (parameter, 2 kB); use"));
+}
+
 }  // namespace
 }  // namespace xlad::runtime
