@@ -9,12 +9,14 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "base/clock.h"
 #include "base/net/grpc_channel.h"
 #include "base/random.h"
 #include "collectives/exec/abort.h"
@@ -61,9 +63,10 @@ class GrpcCaller {
 
   // The token is sent with each call. A call whose token is refused is repeated if the token has been replaced. A call
   // ends with an error if the server can be reached but answers for `max_answered_ms` that it cannot serve the call:
-  // unlike the loss of a connection, an error of a disk might never end.
-  explicit GrpcCaller(std::shared_ptr<TokenFile> token, int64_t max_answered_ms = kMaxAnsweredMs)
-      : token_(std::move(token)), max_answered_ms_(max_answered_ms), random_(SystemRandom()) {}
+  // unlike the loss of a connection, an error of a disk might never end. `clock` must outlive this object.
+  explicit GrpcCaller(std::shared_ptr<TokenFile> token, int64_t max_answered_ms = kMaxAnsweredMs,
+                      const Clock& clock = RealClock())
+      : token_(std::move(token)), max_answered_ms_(max_answered_ms), clock_(clock), random_(SystemRandom()) {}
 
   // Reads a stream of chunks, which must fill `out` exactly. `open` starts the call. If `info` is not null, the stream
   // may instead be one chunk without data, which describes the object or names a peer that has it. Then `info` is set
@@ -124,7 +127,8 @@ class GrpcCaller {
   // Unavailable if the server has answered for too long that it cannot serve the call.
   template <typename Call>
   absl::Status Retry(collectives::AbortSignal* abort, const Call& call) {
-    int64_t pause_ms = kMinPauseMs, answered_ms = 0;
+    int64_t pause_ms = kMinPauseMs;
+    std::optional<int64_t> answered_ns;  // The time of the first of the last answers in a row.
     std::unique_ptr<WaitingCall> waiting;
     while (!abort->raised()) {
       grpc::ClientContext context;
@@ -137,8 +141,10 @@ class GrpcCaller {
       const bool is_replaced =
           status.error_code() == grpc::StatusCode::UNAUTHENTICATED && token_->HasOther(token);
       if (!IsRetryable(status) && !is_replaced && !abort->raised()) return FromGrpc(status);
-      answered_ms = IsAnswered(status) ? answered_ms + pause_ms : 0;
-      if (answered_ms > max_answered_ms_ && !abort->raised()) return absl::UnavailableError(status.error_message());
+      const int64_t now_ns = clock_.NowNs();
+      answered_ns = IsAnswered(status) ? std::optional(answered_ns.value_or(now_ns)) : std::nullopt;
+      const bool is_too_long = now_ns - answered_ns.value_or(now_ns) > max_answered_ms_ * kNsPerMs;
+      if (is_too_long && !abort->raised()) return absl::UnavailableError(status.error_message());
       if (waiting == nullptr) waiting = std::make_unique<WaitingCall>(&waiting_calls_);
       Pause(pause_ms, abort);
       pause_ms = std::min(pause_ms * 2, kMaxPauseMs);
@@ -180,6 +186,7 @@ class GrpcCaller {
 
   const std::shared_ptr<TokenFile> token_;
   const int64_t max_answered_ms_;
+  const Clock& clock_;
   const std::unique_ptr<Random> random_;
   std::atomic<int> waiting_calls_ = 0;
 };
