@@ -1,9 +1,11 @@
 #include "service/folder_work.h"
 
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 
 namespace xlad::service {
 
@@ -17,8 +19,16 @@ void FolderWork::PushLocked(const std::string& folder, std::function<void()> wor
   found->second.work.push_back(std::move(work));
   if (!is_new) return;
   ready_.push_back(folder);
-  if (idle_ < ready_.size() && threads_.size() < kMaxThreads) threads_.emplace_back([this] { RunThread(); });
+  if (idle_ < ready_.size() && threads_.size() < kMaxThreads) TryToAddThread();
   ready_changed_.notify_one();
+}
+
+void FolderWork::TryToAddThread() {
+  try {
+    threads_.emplace_back([this] { RunThread(); });
+  } catch (const std::system_error& error) {  // The work waits for one of the other threads.
+    LogWarn("the work on a folder has to wait, because no thread can be started", {{"error", error.what()}});
+  }
 }
 
 absl::Status FolderWork::Run(const std::string& folder, std::function<void()> work) {
@@ -41,19 +51,24 @@ absl::Status FolderWork::Run(const std::string& folder, std::function<void()> wo
 }
 
 absl::Status FolderWork::DoesNotAnswer(const std::string& folder) const {
-  return absl::UnavailableError(absl::StrCat(folder, " has not answered for ", patience_.count(),
+  return absl::UnavailableError(absl::StrCat(folder, " is busy or has not answered for ", patience_.count(),
                                              " ms, expected a file system that answers; check that the server of its "
                                              "file system runs and can be reached"));
 }
 
+void FolderWork::Cancel() {
+  const std::lock_guard lock(mutex_);
+  stopping_ = true;
+  ready_changed_.notify_all();
+  done_changed_.notify_all();
+}
+
 void FolderWork::Stop() {
+  Cancel();
   std::vector<std::thread> threads;
   {
     const std::lock_guard lock(mutex_);
-    stopping_ = true;
     threads.swap(threads_);
-    ready_changed_.notify_all();
-    done_changed_.notify_all();
   }
   for (std::thread& thread : threads) thread.join();
 }

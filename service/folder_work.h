@@ -27,7 +27,9 @@ class FolderWork {
   static constexpr size_t kMaxThreads = 64;
 
   // `patience_ms` is how long Run waits.
-  explicit FolderWork(int64_t patience_ms) : patience_(patience_ms) {}
+  explicit FolderWork(int64_t patience_ms) : patience_(patience_ms) {
+    threads_.emplace_back([this] { RunThread(); });  // If no other thread can be started, this one does all work.
+  }
   ~FolderWork() { Stop(); }
 
   // Does not wait for `work`. Drops it if this object has been stopped.
@@ -35,7 +37,9 @@ class FolderWork {
   // Waits for `work`, which may run after this call has failed, and so must own what it uses. Unavailable if it has not
   // ended in time, if earlier work of the folder has run for that long already, or if this object is stopped.
   absl::Status Run(const std::string& folder, std::function<void()> work);
-  // Drops the work that has not begun, and waits for the rest. Idempotent.
+  // Drops the work that has not begun, and ends calls of Run. Does not wait.
+  void Cancel();
+  // Calls Cancel and waits for the work that has begun, even if its file system never answers. Idempotent.
   void Stop();
 
  private:
@@ -46,6 +50,7 @@ class FolderWork {
   };
 
   void PushLocked(const std::string& folder, std::function<void()> work);  // mutex_ must be held.
+  void TryToAddThread();                                                   // The same.
   void RunThread();
   absl::Status DoesNotAnswer(const std::string& folder) const;
 

@@ -3,7 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <future>
+#include <latch>
+#include <string>
+#include <thread>
+#include <vector>
 
 namespace xlad::service {
 namespace {
@@ -41,7 +46,7 @@ TEST(FolderWork, WorkOfAFolderThatBlocksFails) {
   FolderWork folders(/*patience_ms=*/1);
   const absl::Status late = folders.Run("/a", [answered] { answered.wait(); });
   EXPECT_TRUE(absl::IsUnavailable(late)) << late;
-  EXPECT_THAT(std::string(late.message()), HasSubstr("/a has not answered for 1 ms"));
+  EXPECT_THAT(std::string(late.message()), HasSubstr("/a is busy or has not answered for 1 ms"));
   bool has_run = false;
   EXPECT_TRUE(absl::IsUnavailable(folders.Run("/a", [&has_run] { has_run = true; })));
   answers.set_value();
@@ -50,22 +55,42 @@ TEST(FolderWork, WorkOfAFolderThatBlocksFails) {
   EXPECT_TRUE(absl::IsUnavailable(folders.Run("/b", [] {})));
 }
 
-TEST(FolderWork, TheNumberOfThreadsIsLimited) {
-  std::promise<void> answers;
+TEST(FolderWork, ACanceledRunEndsBeforeItsFolderAnswers) {
+  std::promise<void> begun, answers;
   const std::shared_future<void> answered = answers.get_future().share();
   FolderWork folders(kFolderPatienceMs);
-  std::atomic<size_t> running = 0, most = 0;
-  const size_t count = 2 * FolderWork::kMaxThreads;
-  for (size_t f = 0; f < count; ++f) {
-    folders.Push(std::to_string(f), [&, answered] {
-      most = std::max<size_t>(most, ++running);
+  std::thread caller([&folders, &begun, answered] {
+    const auto work = [&begun, answered] {
+      begun.set_value();
       answered.wait();
-      --running;
+    };
+    EXPECT_TRUE(absl::IsUnavailable(folders.Run("/a", work)));
+  });
+  begun.get_future().wait();
+  folders.Cancel();
+  caller.join();
+  answers.set_value();
+}
+
+TEST(FolderWork, TheNumberOfThreadsIsLimited) {
+  std::promise<void> answers, other_ran;
+  const std::shared_future<void> answered = answers.get_future().share();
+  std::latch all_run(FolderWork::kMaxThreads);
+  std::atomic<bool> has_run = false;
+  FolderWork folders(/*patience_ms=*/50);
+  for (size_t f = 0; f < FolderWork::kMaxThreads; ++f) {
+    folders.Push(std::to_string(f), [&all_run, answered] {
+      all_run.count_down();
+      answered.wait();
     });
   }
+  all_run.wait();
+  EXPECT_TRUE(absl::IsUnavailable(folders.Run("other", [&has_run] { has_run = true; })));
+  EXPECT_FALSE(has_run);
+  folders.Push("other", [&other_ran] { other_ran.set_value(); });
   answers.set_value();
-  for (size_t f = 0; f < count; ++f) EXPECT_TRUE(folders.Run(std::to_string(f), [] {}).ok());
-  EXPECT_LE(most, FolderWork::kMaxThreads);
+  other_ran.get_future().wait();
+  EXPECT_TRUE(has_run) << "the work of a folder runs in order";
 }
 
 }  // namespace
