@@ -43,7 +43,9 @@ Engine::Engine(const EngineOptions& options)
       random_(SystemRandom()),
       cache_({.folder = options.cache_folder, .compiler = BuildId(options.program_path)}),
       build_pool_({.program_path = options.program_path, .keep_idle = options.keep_idle_build}),
-      folders_(options.folder_patience_ms) {}
+      folder_reads_(options.folder_patience_ms),
+      folder_writes_(options.folder_patience_ms),
+      folder_removals_(options.folder_patience_ms) {}
 
 Engine::~Engine() { Stop(); }
 
@@ -120,7 +122,7 @@ void Engine::Stop() {
     for (const auto& [connection, outbox] : outboxes_) outbox->Close();
   }
   if (thread_.joinable()) thread_.join();
-  folders_.Stop();  // Builds may wait for it.
+  for (FolderWork* work : {&folder_reads_, &folder_writes_, &folder_removals_}) work->Stop();  // Builds may wait.
   if (builds_ != nullptr) builds_->Stop();  // Requests that have not ended may still add builds.
   for (std::thread& thread : pool_threads_) thread.join();
   pool_threads_.clear();
@@ -294,7 +296,7 @@ void Engine::PerformOne(const Action& action) {
       if (!dropped.ok()) LogWarn("old blobs cannot be removed", {{"error", std::string(dropped.message())}});
     });
   } else if (const auto* removal = std::get_if<RemoveOldCheckpoints>(&action)) {
-    folders_.Push(FolderOfPath(removal->folder), [request = *removal] {
+    folder_removals_.Push(FolderOfPath(removal->folder), [request = *removal] {
       const absl::Status removed = storage::RemoveObsoleteFolders(RealFileSystem(), request.folder, request.obsolete);
       if (removed.ok()) return;
       LogWarn("files that no checkpoint needs cannot be removed", {{"error", std::string(removed.message())}});
@@ -319,7 +321,7 @@ void Engine::Store(const StoreIndex& request) {
     });
   };
   const auto root = storage::ParseUri(request.uri);
-  if (root.ok() && root->scheme == storage::Uri::Scheme::kFile) return folders_.Push(root->rest, store);
+  if (root.ok() && root->scheme == storage::Uri::Scheme::kFile) return folder_writes_.Push(root->rest, store);
   Enqueue(&transfers_, store);
 }
 
@@ -327,7 +329,7 @@ void Engine::Drop(const DropCheckpoint& request) {
   const auto remove = [this, request] { RemoveCheckpoint(request); };
   // The URI is "file:ROOT/JOB/CHECKPOINT" or that of a blob.
   const std::string folder = FolderOfUri(request.uri);
-  if (!folder.empty()) return folders_.Push(FolderOfPath(folder), remove);
+  if (!folder.empty()) return folder_removals_.Push(FolderOfPath(folder), remove);
   Enqueue(&upkeep_, remove);
 }
 

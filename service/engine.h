@@ -228,7 +228,7 @@ class Engine {
     const std::string folder = FolderOfUri(uri);
     if (folder.empty()) return read();
     const auto result = std::make_shared<absl::StatusOr<Result>>();
-    XLAD_RETURN_IF_ERROR(folders_.Run(folder, [result, read = std::move(read)] { *result = read(); }));
+    XLAD_RETURN_IF_ERROR(folder_reads_.Run(folder, [result, read = std::move(read)] { *result = read(); }));
     return *std::move(*result);
   }
   absl::StatusOr<JobSpec> SpecOf(const JobId& id);
@@ -265,7 +265,9 @@ class Engine {
   CoordinatorStatus status_;     // The status at the last tick, or when the log was opened.
   // upkeep_ has one thread, for work that may take long and is not part of a request.
   Pool transfers_, upkeep_;
-  FolderWork folders_;  // Work on folders that users name ("file:"). The pools do no such work.
+  // Work on folders that users name ("file:"). The pools do no such work. Reads for requests and builds, writes of
+  // indexes, and removals, which may take long, do not wait for one another.
+  FolderWork folder_reads_, folder_writes_, folder_removals_;
   bool stopping_ = false;
 
   std::mutex outbox_mutex_;
