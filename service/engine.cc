@@ -122,11 +122,13 @@ void Engine::Stop() {
     for (const auto& [connection, outbox] : outboxes_) outbox->Close();
   }
   if (thread_.joinable()) thread_.join();
-  for (FolderWork* work : {&folder_reads_, &folder_writes_, &folder_removals_}) work->Stop();  // Builds may wait.
+  for (FolderWork* work : {&folder_reads_, &folder_writes_, &folder_removals_}) work->Cancel();  // Builds may wait.
   if (builds_ != nullptr) builds_->Stop();  // Requests that have not ended may still add builds.
   for (std::thread& thread : pool_threads_) thread.join();
   pool_threads_.clear();
   NotifyChange();
+  // This is last, because it waits for file systems, which may never answer.
+  for (FolderWork* work : {&folder_reads_, &folder_writes_, &folder_removals_}) work->Stop();
 }
 
 // --- Events.
