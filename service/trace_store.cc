@@ -8,6 +8,7 @@
 #include <fstream>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/file_system.h"
 #include "base/log.h"
@@ -24,6 +25,10 @@ void AppendRecord(const TraceRecord& record, std::string* bytes) {
   google::protobuf::io::CodedOutputStream coded(&out);
   coded.WriteVarint32(static_cast<uint32_t>(record.ByteSizeLong()));
   record.SerializeToCodedStream(&coded);
+}
+
+void WarnOfLoss(const std::string& job_id, const absl::Status& error) {
+  LogWarn("a part of the trace of a job cannot be kept", {{"job", job_id}, {"error", std::string(error.message())}});
 }
 
 }  // namespace
@@ -127,8 +132,9 @@ void TraceStore::Append(const std::string& job_id, const std::string& bytes) {
   const std::string path = path_of_(job_id);
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-  const auto size = static_cast<int64_t>(std::filesystem::exists(path, error) ? std::filesystem::file_size(path, error)
-                                                                              : 0);
+  const absl::StatusOr<int64_t> old_size = RealFileSystem().Size(path);
+  if (!old_size.ok() && !absl::IsNotFound(old_size.status())) return WarnOfLoss(job_id, old_size.status());
+  const int64_t size = old_size.value_or(0);
   if (size >= max_file_bytes_) return;
   std::ofstream file(path, std::ios::binary | std::ios::app);
   file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
@@ -141,9 +147,12 @@ void TraceStore::Append(const std::string& job_id, const std::string& bytes) {
   }
   file.close();  // Otherwise the destructor would write the rest of a buffer that did not fit.
   if (file.good()) return;
-  LogWarn("a part of the trace of a job cannot be kept", {{"job", job_id}, {"file", path}});
   // Records that follow a part of a record could not be read.
   std::filesystem::resize_file(path, size, error);
+  WarnOfLoss(job_id, absl::UnavailableError(absl::StrCat("cannot write ", path)));
+  if (!error || !RealFileSystem().Exists(path)) return;
+  WarnOfLoss(job_id, absl::UnavailableError(absl::StrCat("cannot remove a part of a record from ", path, ": ",
+                                                         error.message(), "; records that follow it cannot be read")));
 }
 
 absl::StatusOr<std::string> TraceStore::Read(const std::string& job_id) {
