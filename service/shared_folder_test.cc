@@ -120,6 +120,9 @@ TEST_F(SharedFolderTest, ASubmissionFromACheckpointThatIsDroppedMeanwhileIsRepea
   Do([&](CoordinatorCore& c) {
     EXPECT_TRUE(c.Submit(request, *c.jobs().NewestCheckpoint(JobId(job))).ok());
     EXPECT_TRUE(c.Submit(request, old).ok()) << "a repeated submission of the accepted job";
+    request.set_client_key("other");
+    request.mutable_spec()->set_resume("job-that-was-removed");
+    EXPECT_TRUE(absl::IsNotFound(c.Submit(request, old).status()));
   });
 }
 

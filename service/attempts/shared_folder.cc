@@ -1,7 +1,5 @@
 #include "service/attempts/shared_folder.h"
 
-#include <algorithm>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
@@ -57,9 +55,7 @@ void DropResumed(Context& context, const Job& job) {
   if (parts.size() < 3 || !absl::StartsWith(uri, "file:")) return;
   const Job* owner = context.jobs.Find(JobId(std::string(parts[parts.size() - 2])));
   if (owner == nullptr || NameIn(FolderOf(*owner), uri) != parts.back()) return;
-  const bool is_kept = std::any_of(owner->checkpoints.begin(), owner->checkpoints.end(),
-                                   [&](const Checkpoint& checkpoint) { return checkpoint.uri == uri; });
-  if (is_kept || !context.jobs.ResumedIn(uri).empty()) return;
+  if (owner->HasCheckpoint(uri) || !context.jobs.ResumedIn(uri).empty()) return;
   context.effects.actions.push_back(DropCheckpoint{uri});
 }
 

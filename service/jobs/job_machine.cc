@@ -25,14 +25,15 @@ absl::Status NoSuchJob(const std::string& id) {
 }
 
 // Unavailable if the job that is resumed has dropped this checkpoint since NewestCheckpoint returned it: its files may
-// be gone, and another call finds the newest one. Blobs are held until the new job is recorded.
-absl::Status CheckIsKept(const Jobs& jobs, const std::string& resumed_job, const ResolvedResume& resume) {
-  const Job* const job = jobs.Find(JobId(resumed_job));
-  if (job == nullptr || !absl::StartsWith(resume.uri, "file:")) return absl::OkStatus();
-  const bool is_kept = std::any_of(job->checkpoints.begin(), job->checkpoints.end(),
-                                   [&](const Checkpoint& checkpoint) { return checkpoint.uri == resume.uri; });
-  if (is_kept) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("job ", resumed_job, " has dropped its checkpoint of step ", resume.step,
+// be gone, and another call finds the newest one. NotFound if the job has been removed since then. `resumed` is
+// JobSpec.resume. Blobs are held until the new job is recorded.
+absl::Status CheckIsKept(const Jobs& jobs, const std::string& resumed, const ResolvedResume& resume) {
+  const bool is_job = !resumed.empty() && !absl::StrContains(resumed, ':');
+  if (!is_job || !absl::StartsWith(resume.uri, "file:")) return absl::OkStatus();
+  const Job* const job = jobs.Find(JobId(resumed));
+  if (job == nullptr) return NoSuchJob(resumed);
+  if (job->HasCheckpoint(resume.uri)) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("job ", resumed, " has dropped its checkpoint of step ", resume.step,
                                              " during the submission; submit again"));
 }
 

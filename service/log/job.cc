@@ -269,6 +269,11 @@ std::string ByActor(const JobEvent& event, absl::string_view otherwise = "") {
 
 }  // namespace
 
+bool Job::HasCheckpoint(absl::string_view uri) const {
+  return std::any_of(checkpoints.begin(), checkpoints.end(),
+                     [&](const Checkpoint& checkpoint) { return checkpoint.uri == uri; });
+}
+
 std::string OwnerOfKey(absl::string_view key) {
   const size_t end = key.find('/');
   if (!absl::StartsWith(key, "@") || end == absl::string_view::npos) return "";

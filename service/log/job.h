@@ -110,6 +110,8 @@ struct Job {
     return attempt_running && placed_quick && !is_quick && !resized && !executable_digest.empty();
   }
 
+  bool HasCheckpoint(absl::string_view uri) const;  // Whether it is one of those that are kept.
+
   AttemptId current() const { return {id, attempt, Generation(placed.generation())}; }
 };
 
