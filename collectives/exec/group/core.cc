@@ -58,7 +58,7 @@ void CopyToScratch(void* dst, const void* src, int64_t bytes, StoreKind store) {
     // The compiler's builtin requests the lines for reading unless it is told that all CPUs have this instruction. CPUs
     // that do not have it ignore it.
     for (int64_t i = at - into_line; i < at + size; i += kLine) asm volatile("prefetchw %0" : : "m"(to[i]));
-    std::memcpy(to + at, Bytes(src) + at, size);
+    CopyBytes(to + at, Bytes(src) + at, size, store);
   }
 #else
   CopyBytes(dst, src, bytes, store);
@@ -257,7 +257,7 @@ absl::Status GroupCore::RunBoard(const GroupLaunch& launch) {
   } else {
     std::byte* const scratch = Scratch(rank_, sequence);
     for (const BoardCopy& copy : program.board_copies) {
-      std::memcpy(scratch + copy.to, Bytes(launch.inputs[copy.operand]) + copy.from, copy.bytes);
+      CopyBytes(scratch + copy.to, Bytes(launch.inputs[copy.operand]) + copy.from, copy.bytes, StoreKind::kCached);
     }
   }
   Enter(launch, sequence);

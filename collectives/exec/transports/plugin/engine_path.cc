@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "collectives/exec/reduce.h"
 
 namespace xlad::collectives {
 namespace {
@@ -21,7 +22,7 @@ void KeepUntilExit(std::unique_ptr<std::byte[]> memory) {
 // Copies the pieces one after another to `to`.
 void Join(absl::Span<const ConstPiece> pieces, std::byte* to) {
   for (const ConstPiece& piece : pieces) {
-    if (!piece.empty()) std::memcpy(to, piece.data(), piece.size());
+    CopyBytes(to, piece.data(), std::ssize(piece), StoreKind::kCached);
     to += piece.size();
   }
 }
