@@ -278,11 +278,11 @@ TEST(Reduce, VectorKernelsOfF32AndF64HaveTheBitsOfScalarOnes) {
 }
 
 TEST(Reduce, CopiesAtAnyAlignment) {
-  constexpr int64_t kApart = 16384;  // Some destinations begin a few bytes after the source, apart from whole pages.
+  constexpr int64_t kApart = 1 << 19;  // Some destinations begin a few bytes after the source, apart from whole pages.
   std::vector<uint8_t> buffer(2 * kApart);
   uint8_t* const from = buffer.data() + 5;
   for (const StoreKind store : {StoreKind::kCached, StoreKind::kStreaming}) {
-    for (const int64_t bytes : {0, 1, 63, 64, 65, 2047, 2048, 4097, 9000}) {
+    for (const int64_t bytes : {0, 1, 63, 64, 65, 2047, 2048, 4097, 9000, 400'000, 400'001}) {
       for (const int offset : {-5, 0, 1, 16, 17, 31, 32, 64}) {
         uint8_t* const to = from + kApart + offset;
         std::fill(buffer.begin() + kApart, buffer.end(), 0xEE);
