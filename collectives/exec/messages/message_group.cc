@@ -176,7 +176,9 @@ absl::StatusOr<std::unique_ptr<MessageGroup>> MessageGroup::Join(const Options& 
   for (int peer = 0; peer < std::ssize(met.peers); ++peer) values[PeerKey(peer)] = EncodePeer(met.peers[peer]);
   const std::unique_ptr<Bootstrap> bootstrap = MapBootstrap(std::move(values));
   XLAD_ASSIGN_OR_RETURN(shared->fabric, Fabric::Make(fabric, *bootstrap, &shared->abort));
-  std::unique_ptr<MessageGroup> group(new MessageGroup(rank, options, std::move(shared), std::move(met.peers)));
+  Options kept = options;
+  kept.check_peer = nullptr;  // It may refer to a group that ends before this one.
+  std::unique_ptr<MessageGroup> group(new MessageGroup(rank, kept, std::move(shared), std::move(met.peers)));
   group->processes_ = std::move(met.processes);
   group->record_ = std::move(met.record);
   if (group->record_ != nullptr) group->links_.shown_wait = group->record_->shown_wait();
@@ -288,8 +290,7 @@ absl::StatusOr<std::unique_ptr<MessageGroup>> MessageGroup::Split(const PartOfSp
   Options options = options_;
   options.launch = *launch;
   options.deadline_ms = deadline_ms;
-  options.record = nullptr;  // The record and check_peer are those of the ranks of this group.
-  options.check_peer = nullptr;
+  options.record = nullptr;  // The record is that of this group.
   return Join(options);
 }
 
