@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/clock.h"
 #include "base/testing/case_count.h"
 #include "collectives/exec/transports/plugin/load.h"
@@ -44,8 +45,8 @@ struct End {
     const xlad_transport_target target{device, address, bytes};
     return code != XLAD_TRANSPORT_OK ? code : api->connect(engine, &target, &peer, &error);
   }
-  int Start(bool sends) {
-    xlad_transport_message message{peer, /*stream=*/1, memory.data(), memory.data(), memory.size()};
+  int Start(bool sends, int32_t stream = 1) {
+    xlad_transport_message message{peer, stream, memory.data(), memory.data(), memory.size()};
     size_t received = 0;
     return sends ? api->post(engine, &message, &request, &error)
                  : api->post_receive(engine, &message, &request, &received, &error);
@@ -197,6 +198,29 @@ TEST_P(PluginDisconnect, AMessageThatIsNotReceivedCausesNoWarning) {
   for (End* end : {&here, &there}) end->api->disconnect(end->engine, end->peer, 0);
   for (End* end : {&here, &there}) end->api->close(end->engine);
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+}
+
+// UCX may warn of the large message, whose payload it would have to request from the sender.
+TEST_P(PluginDisconnect, ASmallMessageBehindALargeOneCausesNoWarning) {
+  const ScopedVariable requested("UCX_RNDV_THRESH", "16k");
+  End here, there, small;
+  here.api = there.api = small.api = api_;
+  ASSERT_EQ(here.Open(0), XLAD_TRANSPORT_OK) << here.error.text;
+  ASSERT_EQ(there.Open(1), XLAD_TRANSPORT_OK) << there.error.text;
+  ASSERT_EQ(here.Connect(&there, 1), XLAD_TRANSPORT_OK) << here.error.text;
+  ASSERT_EQ(there.Connect(&here, 0), XLAD_TRANSPORT_OK) << there.error.text;
+  small.engine = there.engine;
+  small.peer = there.peer;
+  small.memory.resize(64);
+  ASSERT_EQ(there.Start(/*sends=*/true), XLAD_TRANSPORT_PENDING);
+  small.Start(/*sends=*/true, /*stream=*/0);
+  Move({&here, &there});
+  testing::internal::CaptureStdout();
+  for (End* end : {&here, &there}) end->api->disconnect(end->engine, end->peer, 0);
+  for (End* end : {&here, &there}) end->api->close(end->engine);
+  const std::string output = testing::internal::GetCapturedStdout();
+  const std::vector<std::string> parts = absl::StrSplit(output, "was not matched");
+  EXPECT_LE(parts.size(), 2u) << output;
 }
 
 std::string AddressOf(const End& end) {

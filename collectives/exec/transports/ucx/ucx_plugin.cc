@@ -79,18 +79,23 @@ ucs_status_t OpenContext(const xlad_transport_options* options, xlad_transport_e
 }
 
 // Receives the messages that have arrived and that no request waits for, such as the last frames of a peer, which this
-// side does not need. Otherwise UCX would print a warning for each of them. UCX may write to the returned memory until
+// side does not need. Otherwise UCX would print a warning for each of them. A large message, whose payload UCX may have
+// to request from its sender, is left, and so are later ones of its stream. UCX may write to the returned memory until
 // the worker is destroyed.
 std::vector<std::vector<char>> TakeUnexpected(ucp_worker_h worker) {
-  constexpr size_t kMaxBytes = 16 << 10;  // UCX asks the sender for the payload of a larger message.
+  constexpr size_t kMaxBytes = 16 << 10;
+  constexpr uint64_t kStreamBit = 1;
   std::vector<std::vector<char>> taken;
   ucp_tag_recv_info_t info{};
-  while (ucp_tag_probe_nb(worker, 0, 0, /*remove=*/0, &info) != nullptr && info.length <= kMaxBytes) {
-    const ucp_tag_message_h message = ucp_tag_probe_nb(worker, 0, 0, /*remove=*/1, &info);
-    taken.emplace_back(info.length);
-    const ucp_request_param_t param{};
-    void* const request = ucp_tag_msg_recv_nbx(worker, taken.back().data(), info.length, message, &param);
-    if (request != nullptr && !UCS_PTR_IS_ERR(request)) ucp_request_free(request);
+  for (const int32_t stream : {0, 1}) {
+    const uint64_t tag = Tag(/*from_device=*/0, stream);
+    while (ucp_tag_probe_nb(worker, tag, kStreamBit, /*remove=*/0, &info) != nullptr && info.length <= kMaxBytes) {
+      const ucp_tag_message_h message = ucp_tag_probe_nb(worker, tag, kStreamBit, /*remove=*/1, &info);
+      taken.emplace_back(info.length);
+      const ucp_request_param_t param{};
+      void* const request = ucp_tag_msg_recv_nbx(worker, taken.back().data(), info.length, message, &param);
+      if (request != nullptr && !UCS_PTR_IS_ERR(request)) ucp_request_free(request);
+    }
   }
   return taken;
 }
@@ -239,8 +244,7 @@ void Disconnect(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_
     Stop(engine);
     return Forget(peer);
   }
-  const bool ended =
-      !IsRequest(closing) || ProgressUntil(engine, flush_ms + kEndMs, [&] { return HasEnded(closing); });
+  const bool ended = !IsRequest(closing) || ProgressUntil(engine, flush_ms + kEndMs, [&] { return HasEnded(closing); });
   if (IsRequest(closing)) ucp_request_free(closing);
   for (xlad_transport_request* request : peer->requests) {
     ucp_request_free(request->ucx);
