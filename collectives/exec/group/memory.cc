@@ -74,8 +74,10 @@ absl::StatusOr<std::byte*> GroupMemory::Address(int peer, const WindowPosition& 
                                             ", expected less than ", RankBlock::kWindows));
   }
   if (position.generation % 2 == 0) {
-    return absl::DataLossError(
-        absl::StrCat("rank ", peer, " announced no buffer, expected one with room for ", bytes, " bytes"));
+    const bool is_empty = position.generation == 0;
+    return absl::DataLossError(absl::StrCat("rank ", peer, " announced ",
+                                            is_empty ? "no buffer" : "a window that does not exist",
+                                            ", expected a buffer with room for ", bytes, " bytes"));
   }
   std::map<uint32_t, Mapped>& windows = peers_[peer];
   auto mapped = windows.find(position.window);

@@ -64,21 +64,17 @@ TEST_F(GroupMemoryTest, BuffersThatEndAfterTheWindowAreRefused) {
   }
 }
 
-// The buffers of one rank. It announces empty buffers if `announces` is false.
-class AnnouncedMemory final : public WindowMemory {
+// The memory of a rank that announces only empty buffers.
+class EmptyBuffers final : public WindowMemory {
  public:
-  explicit AnnouncedMemory(bool announces) : announces_(announces) {}
-  std::optional<WindowPosition> Find(const void*, int64_t) const override {
-    return WindowPosition{0, announces_ ? 1u : 0u, 0};
-  }
-  absl::StatusOr<std::byte*> Address(int peer, const WindowPosition& position, int64_t) override {
-    if (position.generation == 1) return data_;
-    return absl::DataLossError(absl::StrCat("rank ", peer, " announced an empty buffer"));
+  explicit EmptyBuffers(WindowMemory* memory) : memory_(*memory) {}
+  std::optional<WindowPosition> Find(const void*, int64_t) const override { return WindowPosition{}; }
+  absl::StatusOr<std::byte*> Address(int peer, const WindowPosition& position, int64_t bytes) override {
+    return memory_.Address(peer, position, bytes);
   }
 
  private:
-  const bool announces_;
-  std::byte data_[64] = {};
+  WindowMemory& memory_;
 };
 
 class OwnerUntilEnd final : public GroupOwner {
@@ -93,17 +89,20 @@ TEST_F(GroupMemoryTest, AnEmptyBufferInAnOperationThatReadsItIsRefused) {
   const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, 2, 4);
   OwnerUntilEnd owner;
   std::byte scratch[4 * 64] = {};
+  std::byte* const shared = *owner_->Allocate(64);
+  EmptyBuffers empty(peer_.get());
   absl::Status statuses[2];
   const auto run = [&](int rank) {
     GroupWaiter waiter(control_.get(), rank, /*exclusive=*/false);
     waiter.Start();
-    AnnouncedMemory memory(/*announces=*/rank == 0);
-    GroupCore core({control_.get(), &waiter, &memory, scratch, 64, rank}, &owner);
+    WindowMemory* const memory = rank == 0 ? static_cast<WindowMemory*>(owner_.get()) : &empty;
+    GroupCore core({control_.get(), &waiter, memory, scratch, 64, rank}, &owner);
     const Schedule schedule = *BuildSchedule({.algorithm = std::string(kMappedWindows)}, spec, rank);
     const GroupCommand command = *MakeGroupCommand(spec, schedule, GroupProtocol::kWindows);
-    float in[4] = {}, out[4] = {};
-    const void* const inputs[] = {in};
-    void* const outputs[] = {out};
+    float own[8] = {};
+    std::byte* const buffers = rank == 0 ? shared : reinterpret_cast<std::byte*>(own);
+    const void* const inputs[] = {buffers};
+    void* const outputs[] = {buffers + 4 * sizeof(float)};
     statuses[rank] = core.Run({&command, /*word=*/1 << 16, {}, inputs, outputs});
   };
   std::thread peer(run, 1);
@@ -111,6 +110,7 @@ TEST_F(GroupMemoryTest, AnEmptyBufferInAnOperationThatReadsItIsRefused) {
   owner.is_over = true;  // Rank 1 waits for rank 0.
   peer.join();
   EXPECT_TRUE(absl::IsDataLoss(statuses[0])) << statuses[0];
+  EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("rank 1 announced no buffer"));
 }
 
 TEST_F(GroupMemoryTest, FreedMemoryAndUnknownWindowsAreRefused) {
@@ -119,7 +119,9 @@ TEST_F(GroupMemoryTest, FreedMemoryAndUnknownWindowsAreRefused) {
   ASSERT_TRUE(owner_->Free(address).ok());
   EXPECT_TRUE(absl::IsFailedPrecondition(peer_->Address(0, position, 100).status()));
   ++position.generation;
-  EXPECT_TRUE(absl::IsDataLoss(peer_->Address(0, position, 100).status())) << "a window that does not exist";
+  const absl::Status status = peer_->Address(0, position, 100).status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0 announced a window that does not exist"));
   position.window = RankBlock::kWindows;
   EXPECT_TRUE(absl::IsDataLoss(peer_->Address(0, position, 100).status()));
 }
