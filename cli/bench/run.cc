@@ -440,7 +440,7 @@ int RunIn(const BenchOptions& options, const CostModel& costs, Group* group) {
   }
   const int code = Report(status);
   if (!options.shrink) return code;
-  const absl::Status finished = FinishOnSurvivors(group, failed_ns);
+  const absl::Status finished = FinishInNewGroup(group, failed_ns);
   return finished.ok() ? code : Report(finished);
 }
 

@@ -14,7 +14,7 @@ namespace xlad::cli {
 // Called after `group` has failed at `failed_ns`. Forms a group of the ranks that are alive, counts them with an
 // all-reduce, and prints the time since the failure. `Group` has a function Shrink.
 template <typename Group>
-absl::Status FinishOnSurvivors(Group* group, int64_t failed_ns) {
+absl::Status FinishInNewGroup(Group* group, int64_t failed_ns) {
   XLAD_ASSIGN_OR_RETURN(const auto left, group->Shrink());
   collectives::CollectiveSpec spec;
   spec.reduction = collectives::Reduction::kSum;

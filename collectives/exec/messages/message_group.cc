@@ -319,8 +319,8 @@ std::vector<int> MessageGroup::AliveRanks() const {
   return alive;
 }
 
-// The survivors meet in a folder whose name contains a hash of the ranks that they believe to be alive. If one of them
-// dies meanwhile, the others meet again without it.
+// The ranks meet in a folder whose name contains a hash of the ranks that they believe to be alive. If one of them dies
+// meanwhile, the others meet again without it.
 absl::StatusOr<std::unique_ptr<MessageGroup>> MessageGroup::Shrink(int64_t deadline_ms) {
   if (!shared_->abort.raised()) {
     return absl::FailedPreconditionError("found a group without an error, expected Shrink only after an error");
