@@ -202,6 +202,8 @@ const std::vector<Case>& Cases() {
       // Enough features of the input for another plan in code for AVX2.
       {"b01f_01oi->b01f", {1, 3, 3, 16}, {3, 3, 32, 16}, {{3, 1, 2, 1, 1, 2}, {3, 1, 2, 1, 1, 2}}},
       {"f01b_i01o->01bf", {2, 4, 4, 32}, {2, 4, 4, 16}, {{4, 1, 1, 1}, {4, 1, 1, 1}}},
+      // Two tiles of 16 output features.
+      {"f01b_i01o->01bf", {4, 8, 8, 32}, {4, 8, 8, 32}, {{8, 1, 1, 1}, {8, 1, 1, 1}}},
       // Few output features: the batch is divided into parts of 4, 4, 4, 4 and 2.
       {"f01b_i01o->01bf", {18, 12, 12, 16}, {18, 12, 12, 16}, {{12, 1, 1, 1}, {12, 1, 1, 1}}},
   };
@@ -236,6 +238,16 @@ TEST(Convolution, GradientsOfFewFeaturesAreDividedByBatch) {
   };
   EXPECT_NE(description(ElementType::kF32).find("5 tiles added"), std::string::npos) << description(ElementType::kF32);
   EXPECT_EQ(description(ElementType::kBF16).find("added"), std::string::npos) << "parts of bf16 are less exact";
+}
+
+// The case is as small as two tiles allow. Its results are compared by EveryForm.
+TEST(Convolution, GradientsOfManyFeaturesAreDividedByFeatures) {
+  const Case& c = Cases()[Cases().size() - 2];
+  const auto prepared = PrepareConvolution(MakeOp(c, ElementType::kF32, ElementType::kF32));
+  ASSERT_TRUE(prepared.ok()) << prepared.status();
+  const std::string description = (*prepared)->Description();
+  EXPECT_NE(description.find(", 2 tiles"), std::string::npos) << description;
+  EXPECT_EQ(description.find("added"), std::string::npos) << description;
 }
 
 // oneDNN's code for AVX2 is faster for blocks of features.
