@@ -140,6 +140,19 @@ TEST_F(SharedFolderTest, AnIndexThatIsWrittenAfterTheJobHasEndedIsRemoved) {
   EXPECT_THAT(removals[0].obsolete.keep, IsEmpty());
 }
 
+TEST_F(SharedFolderTest, AnIndexThatIsWrittenAfterTheJobWasRemovedIsRemoved) {
+  const std::string job = Running();
+  Shard(1, job, 10);
+  Shard(2, job, 10);
+  StoreIndex request = indexes.back();
+  request.attempt.job = JobId("job-that-was-removed");
+  const Checkpoint stored{10, storage::FileUri(FolderOf(request.attempt.job.str(), 10)), "digest", 0};
+  Do([&](CoordinatorCore& c) { c.OnIndexStored(request, absl::UnavailableError("the folder does not answer")); });
+  EXPECT_THAT(dropped, IsEmpty());
+  Do([&](CoordinatorCore& c) { c.OnIndexStored(request, stored); });
+  EXPECT_THAT(dropped, ElementsAre(stored.uri));
+}
+
 TEST_F(SharedFolderTest, ACheckpointOfAnotherAttemptDoesNotKeepOneWithTheBeginningOfItsName) {
   const std::string job = Running();
   Commit(job, 10);

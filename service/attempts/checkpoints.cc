@@ -22,6 +22,14 @@ bool IsOnCoordinator(const JobSpec& spec) {
   return uri.empty() || uri == "xlad:";
 }
 
+// Removes a checkpoint that was stored after its job had ended. If its folder has not answered for long, the job may
+// have been removed as well.
+void RemoveLateCheckpoint(Context& context, const JobId& id, const absl::StatusOr<Checkpoint>& stored) {
+  const bool has_no_job = context.jobs.Find(id) == nullptr && stored.ok() && !context.jobs.IsResumed(stored->uri);
+  if (has_no_job) context.effects.actions.push_back(DropCheckpoint{stored->uri});
+  RemoveFilesIfEnded(context, id);
+}
+
 std::string PlaceText(const JobSpec& spec) {
   return IsOnCoordinator(spec) ? "xlad: (the store of the coordinator)" : spec.checkpoint().uri();
 }
@@ -213,7 +221,7 @@ void Checkpoints::StoreIfComplete(Job* job, int64_t step) {
 void Checkpoints::OnIndexStored(const StoreIndex& request, const absl::StatusOr<Checkpoint>& stored) {
   const AttemptId& id = request.attempt;
   Job* job = context_.FindRunning(id.job.str(), id.number, id.generation.value());
-  if (job == nullptr) return RemoveFilesIfEnded(context_, id.job);
+  if (job == nullptr) return RemoveLateCheckpoint(context_, id.job, stored);
   Attempt& attempt = context_.attempts.at(job->id);
   const int64_t step = request.index.step();
   if (attempt.storing_step == step) attempt.storing_step = -1;
