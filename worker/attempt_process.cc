@@ -227,7 +227,7 @@ void AttemptProcess::Finish() {
   end.killed_here = killed_ && end.signal == SIGKILL;
   const bool killed_elsewhere = end.signal == SIGKILL && !end.killed_here;
   end.out_of_memory = end.exit_code == kExitOutOfMemory ||
-                      (killed_elsewhere && HasGrown(oom_kills_before_, OomKills(RealFileSystem())));
+                      (killed_elsewhere && HasNewOomKills(oom_kills_before_, RealFileSystem()));
   if (on_end_ != nullptr) {
     lock.unlock();
     Deliver();

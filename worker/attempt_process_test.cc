@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "storage/testing/memory_files.h"
 
 namespace xlad::worker {
@@ -56,13 +57,15 @@ TEST(AttemptProcess, ReportsHowTheProcessEnded) {
 TEST(AttemptProcess, AKillIsNotALackOfMemoryIfTheCountOfTheKernelIsUnknown) {
   storage::MemoryFiles files;
   ASSERT_TRUE(files.WriteAtomically("/proc/vmstat", "nr_free_pages 1\noom_kill 12\noom_kill_disable 0\n").ok());
-  const std::optional<int64_t> kills = OomKills(files);
-  EXPECT_EQ(kills, 12);
+  EXPECT_EQ(OomKills(files), 12);
+  EXPECT_TRUE(HasNewOomKills(11, files));
+  EXPECT_FALSE(HasNewOomKills(12, files));
+  EXPECT_FALSE(HasNewOomKills(std::nullopt, files)) << "no descriptor was free when the process started";
   files.fail_read_after = files.reads;
-  EXPECT_FALSE(HasGrown(OomKills(files), kills)) << "no descriptor was free";
-  EXPECT_TRUE(HasGrown(11, kills));
-  EXPECT_FALSE(HasGrown(12, kills));
-  EXPECT_TRUE(OomKills(RealFileSystem()).has_value());
+  EXPECT_FALSE(HasNewOomKills(11, files)) << "no descriptor is free";
+  // Some sandboxes hide the count.
+  const bool has_count = absl::StrContains(RealFileSystem().Read("/proc/vmstat").value_or(""), "\noom_kill ");
+  EXPECT_EQ(OomKills(RealFileSystem()).has_value(), has_count);
 }
 
 // The daemon may read the end of the socket's stream before the process kills itself.

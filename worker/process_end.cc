@@ -34,6 +34,11 @@ std::optional<int64_t> OomKills(FileSystem& files) {
   return std::nullopt;
 }
 
+bool HasNewOomKills(std::optional<int64_t> before, FileSystem& files) {
+  const std::optional<int64_t> now = OomKills(files);
+  return before.has_value() && now.has_value() && *now > *before;
+}
+
 WorkerMessage ExitMessage(AttemptExited exited, const ProcessEnd& end, const absl::Status& error) {
   exited.set_pid(end.pid);
   exited.set_exit_code(end.exit_code);

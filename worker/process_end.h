@@ -31,11 +31,9 @@ absl::Status ExitError(const ProcessEnd& end, int64_t memory_limit_bytes);
 // The number of processes that this machine's kernel has killed for lack of memory since it started. Nothing if it
 // cannot be read, for example because this process has no free descriptor.
 std::optional<int64_t> OomKills(FileSystem& files);
-// Whether a count has grown. False if one of them is not known: a kill from outside must not be taken for a lack of
-// memory, which ends the job when it is repeated.
-inline bool HasGrown(std::optional<int64_t> before, std::optional<int64_t> now) {
-  return before.has_value() && now.has_value() && *now > *before;
-}
+// Whether the kernel has killed a further process since OomKills returned `before`. False if one of the numbers cannot
+// be read: a kill from outside must not be taken for a lack of memory, which ends the job when it is repeated.
+bool HasNewOomKills(std::optional<int64_t> before, FileSystem& files);
 
 // Completes the report of a process that ended in this way, with the error that ExitError returned.
 WorkerMessage ExitMessage(AttemptExited exited, const ProcessEnd& end, const absl::Status& error);
