@@ -236,6 +236,35 @@ TEST(Simulate, StridedDataOfAStepIsOneMessage) {
   }
 }
 
+// In a dimension of two ranks, successive steps have the same peer. Each chunk has channels of its own.
+TEST(Simulate, EachStepOfAGridOfPairsAndOfChunksIsOneMessage) {
+  for (const std::vector<int>& grid : std::vector<std::vector<int>>{{2, 2}, {2, 16}, {4, 2, 3}}) {
+    std::vector<TorusDimension> dimensions;
+    int steps = 0;
+    for (const int size : grid) {
+      dimensions.push_back({size, size > 2, 1, 50});
+      steps += size - 1;
+    }
+    const Network network = Network::Torus(dimensions, 0);
+    for (const int chunks : {1, 4}) {
+      const int channels = 2 * static_cast<int>(grid.size());
+      const CollectivePlan plan{
+          .algorithm = absl::StrCat("ring_", grid.size(), "d"), .chunks = chunks, .channels = channels, .grid = grid};
+      const int orders = channels * std::max(0, chunks - 2);  // Signals that delay all chunks after the first two.
+      for (const CollectiveKind kind :
+           {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter}) {
+        const int64_t parts = kind == CollectiveKind::kAllGather ? 1 : network.ranks();
+        const CollectiveSpec spec = Spec(kind, network.ranks(), 4 * channels * chunks * parts);
+        const absl::StatusOr<SimulatedRun> run = Simulate(plan, spec, network, {.moves_strided_data = true});
+        ASSERT_TRUE(run.ok()) << run.status();
+        const int passes = kind == CollectiveKind::kAllReduce ? 2 : 1;
+        EXPECT_EQ(run->messages, network.ranks() * (channels * chunks * passes * steps + orders))
+            << plan.ToString() << " of " << spec.ToString();
+      }
+    }
+  }
+}
+
 TEST(Simulate, RankZeroIsRefusedOnAMesh) {
   const CollectiveSpec spec = Spec(CollectiveKind::kAllReduce, 64, 1 << 16);
   const Network mesh = *Network::Preset("v5e-8x8");
