@@ -23,7 +23,7 @@ using collectives::SimulatedRun;
 // The largest number of ranks for which all ranks are simulated: for an all-to-all or if several plans are compared,
 // and for other collectives with only one plan.
 constexpr int kMaxRanksOfAll = 64, kMaxRanksOfOnePlan = 1024;
-// The largest number of ranks for which an all-to-all is simulated.
+// The largest number of ranks for which the plan direct is simulated by one rank.
 constexpr int kMaxDirectRanks = 4096;
 constexpr size_t kMaxRingDimensions = 3;
 
@@ -122,6 +122,12 @@ std::vector<CollectivePlan> CandidatesOf(CollectiveKind kind, const Network& net
 bool IsTranslated(const CollectivePlan& plan, CollectiveKind kind, const Network& network) {
   const bool is_ring = plan.algorithm == "ring" && network.grid().size() == 1 && kind != CollectiveKind::kBroadcast;
   return network.IsSymmetric() && (is_ring || !plan.grid.empty() || plan.algorithm == "direct");
+}
+
+// The largest number of ranks for which a plan is simulated.
+int MaxRanksOf(const CollectivePlan& plan, CollectiveKind kind, bool is_translated) {
+  if (!is_translated) return kind == CollectiveKind::kAllToAll ? kMaxRanksOfAll : kMaxRanksOfOnePlan;
+  return plan.algorithm == "direct" ? kMaxDirectRanks : kMaxChips;
 }
 
 // By dimension of the shape: the mean time that one of its links is busy. If `only_rank_zero` is true, only the links
@@ -245,21 +251,18 @@ absl::StatusOr<GroupTime> GroupTimer::Simulate(const GroupCollective& collective
                                             kMaxRingDimensions, " dimensions"));
   }
   const Network network = NetworkOf(collective.shape, slice_);
-  const bool all_to_all = collective.kind == CollectiveKind::kAllToAll;
   const bool few = !network.IsSymmetric() && network.ranks() > kMaxRanksOfAll;
   collectives::SimulateOptions options;
   options.memory_gigabytes_per_s = slice_.chip.hbm_bytes_per_s / 1e9;
   options.moves_strided_data = true;  // The DMA of a chip copies rows of tiles that are a stride apart.
-  const auto direct_us = [&] {
-    return BoundUs({CollectiveKind::kAllToAll, collective.bytes, collective.shape}, slice_);
-  };
+  const GroupCollective all_to_all = {CollectiveKind::kAllToAll, collective.bytes, collective.shape};
   for (const CollectivePlan& plan : CandidatesOf(collective.kind, network, few)) {
     const CollectiveSpec spec = SpecOf(collective, plan.channels * plan.chunks);
-    const bool is_translated = IsTranslated(plan, collective.kind, network), is_direct = plan.algorithm == "direct";
-    if (spec.ranks > (is_translated ? is_direct ? kMaxDirectRanks : kMaxChips : kMaxRanksOfOnePlan)) continue;
-    if (all_to_all && !is_translated && spec.ranks > kMaxRanksOfAll) continue;
-    // `direct` sends at least the bytes of an all-to-all.
-    if (is_direct && !best.plan.empty() && direct_us() >= best.us) continue;
+    const bool is_translated = IsTranslated(plan, collective.kind, network);
+    if (spec.ranks > MaxRanksOf(plan, collective.kind, is_translated)) continue;
+    // `direct` sends at least the bytes of an all-to-all. If the sizes of a torus are odd, BoundUs is up to an eighth
+    // too long for these bytes.
+    if (plan.algorithm == "direct" && !best.plan.empty() && BoundUs(all_to_all, slice_) >= best.us) continue;
     const absl::StatusOr<SimulatedRun> run = is_translated ? collectives::SimulateRankZero(plan, spec, network, options)
                                                            : collectives::Simulate(plan, spec, network, options);
     if (absl::IsUnavailable(run.status())) {
