@@ -109,8 +109,8 @@ uint64_t ProcessGroup::AliveRanks() const {
   return alive;
 }
 
-// The ranks meet in a folder whose name contains the ranks that they believe to be alive. If one of them dies meanwhile,
-// the others meet again without it.
+// The ranks meet in a folder whose name contains the ranks that they believe to be alive. If one of them dies
+// meanwhile, the others meet again without it.
 absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Shrink(int64_t deadline_ms) {
   if (error_.ok()) {
     return absl::FailedPreconditionError("found a group without an error, expected Shrink only after an error");
