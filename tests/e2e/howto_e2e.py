@@ -171,7 +171,8 @@ class Howto(unittest.TestCase):
 
     @unittest.skipIf(cannot_make_hosts(), f"no hosts: {cannot_make_hosts()}")
     def test_page_run_on_several_hosts(self):
-        """Runs the worker on host 10.0.0.2, and the rest on 10.0.0.1. Each host has its own /var/lib."""
+        """Runs the worker on host 10.0.0.2, and the rest on 10.0.0.1. Both hosts use the folder `var` as /var/lib,
+        instead of that of this machine."""
         var = self.where / "var"
         var.mkdir()
         net = PageHosts()
