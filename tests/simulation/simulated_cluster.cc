@@ -233,7 +233,7 @@ void SimulatedCluster::PerformOf(int w, worker::Actions actions) {
     } else if (std::holds_alternative<worker::Exit>(action)) {
       process.drained = true;
     } else if (const auto* drop = std::get_if<worker::DropTask>(&action)) {
-      EndProcess(w, static_cast<SimulatedTask*>(drop->task.get())->key());
+      EndProcess(w, dynamic_cast<SimulatedTask&>(*drop->task).key());
     }
   }
 }

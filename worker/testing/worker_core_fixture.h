@@ -64,7 +64,7 @@ class WorkerCoreTest : public ::testing::Test {
       if (auto* send = std::get_if<Send>(&action)) sent_.push_back(std::move(send->message));
       if (auto* exit = std::get_if<Exit>(&action)) exit_ = exit->status, moved_ = exit->work_moved;
       if (auto* drop = std::get_if<DropTask>(&action)) {
-        dropped_ = static_cast<FakeTask*>(drop->task.get())->aborted;
+        dropped_ = dynamic_cast<FakeTask&>(*drop->task).aborted;
       }
     }
   }

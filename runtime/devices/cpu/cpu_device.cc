@@ -121,8 +121,8 @@ class CpuStream final : public Stream {
 
 class CpuExecutable final : public LoadedExecutable {
  public:
-  static absl::StatusOr<std::unique_ptr<LoadedExecutable>> Load(Executable executable,
-                                                                absl::Span<const ProvidedFunction> more) {
+  static absl::StatusOr<std::unique_ptr<CpuExecutable>> Load(Executable executable,
+                                                             absl::Span<const ProvidedFunction> more) {
     if (executable.kernel_abi_version() != XLAD_KERNEL_ABI_VERSION) {
       return absl::InvalidArgumentError(absl::StrCat("executable '", executable.name(), "': found kernel ABI version ",
                                                      executable.kernel_abi_version(), ", expected ",
@@ -130,7 +130,7 @@ class CpuExecutable final : public LoadedExecutable {
     }
     auto loaded = std::make_unique<CpuExecutable>(std::move(executable));
     XLAD_RETURN_IF_ERROR(loaded->Prepare(more));
-    return std::unique_ptr<LoadedExecutable>(std::move(loaded));
+    return loaded;
   }
 
   explicit CpuExecutable(Executable executable) : executable_(std::move(executable)) {}
@@ -285,8 +285,8 @@ class CpuDevice final : public Device {
   }
   absl::StatusOr<std::unique_ptr<LoadedExecutable>> Load(Executable executable) override {
     XLAD_RETURN_IF_ERROR(CheckTarget(executable, kName));
-    XLAD_ASSIGN_OR_RETURN(std::unique_ptr<LoadedExecutable> loaded, LoadNativeCode(std::move(executable)));
-    const auto& ops = static_cast<const CpuExecutable&>(*loaded).ops();
+    XLAD_ASSIGN_OR_RETURN(auto loaded, CpuExecutable::Load(std::move(executable), {}));
+    const auto& ops = loaded->ops();
     matrix_code_.OnLoad(std::any_of(ops.begin(), ops.end(), [](const auto& op) { return op->needs_matrix_code(); }));
     return loaded;
   }
