@@ -78,7 +78,8 @@ run_with_sanitizer() {  # Arguments: PRESET TESTS...
     # The folders of these tests start no threads. They would take ten times as long.
     selected+=(-E '^(machine|tensor|hlo|compiler_tpu|house|house_prose|simulation_mutants)_test$')
   elif ! $all; then
-    # Training steps of the larger examples would take 53 s. The small examples and the corpus run the same code.
+    # Training steps of the larger examples would take 53 s. The small examples and the cases of SliceTest, which have
+    # every opcode, run the same code.
     filter='-*/ExamplesTest.*/cnn:*/ExamplesTest.*/lstm:*/ExamplesTest.*/moe:*/ExamplesTest.*/nano_gpt*'
   fi
   GTEST_FILTER=$filter \

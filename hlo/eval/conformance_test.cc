@@ -1,4 +1,4 @@
-// The conformance corpus, from text and through protos, and the rules of comparison.
+// The conformance cases, from text and through protos, and the rules of comparison.
 #include "hlo/eval/conformance.h"
 
 #include <cmath>
@@ -141,9 +141,9 @@ TEST(Slice, CoversEveryOpcode) {
   }
 }
 
-class CorpusTest : public ::testing::TestWithParam<bool> {};
+class ConformanceTest : public ::testing::TestWithParam<bool> {};
 
-TEST_P(CorpusTest, Passes) {
+TEST_P(ConformanceTest, Passes) {
   const char* folder = std::getenv("XLAD_CONFORMANCE");
   if (folder == nullptr) GTEST_SKIP() << "XLAD_CONFORMANCE is not set";
   ConformanceOptions options;
@@ -155,7 +155,7 @@ TEST_P(CorpusTest, Passes) {
   for (const ConformanceResult& result : *results) EXPECT_TRUE(result.passed) << result.name << ": " << result.message;
 }
 
-INSTANTIATE_TEST_SUITE_P(Form, CorpusTest, ::testing::Bool(),
+INSTANTIATE_TEST_SUITE_P(Form, ConformanceTest, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "proto" : "text"; });
 
 }  // namespace
