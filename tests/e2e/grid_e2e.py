@@ -98,6 +98,12 @@ class Faults(unittest.TestCase):
 
 
 class Resize(unittest.TestCase):
+    def running(self, grid, run, mesh):
+        """Returns the job if it runs on the mesh."""
+        job = grid.job(run.job_id)
+        self.assertNotIn(job["state"], ("SUCCEEDED", "FAILED", "CANCELED"), f"the job has ended, expected {mesh}")
+        return job if job["state"] == "RUNNING" and job["mesh"] == mesh else None
+
     def test_fewer_devices_and_more_again(self):
         with folder() as where:
             grid = Grid(where)
@@ -109,8 +115,7 @@ class Resize(unittest.TestCase):
                     run.wait_for_step(step)
                     code, _, err = xlad("resize", run.job_id, "--mesh", f"dp={size}", "--coordinator", grid.address)
                     self.assertEqual(code, 0, err)
-                    job = wait_for(lambda: (j := grid.job(run.job_id))["state"] == "RUNNING" and
-                                   j["mesh"] == f"dp={size}" and j, f"the job to run on {size} devices")
+                    job = wait_for(lambda: self.running(grid, run, f"dp={size}"), f"the job to run on {size} devices")
                     self.assertGreaterEqual(job["step"], step, "no step is lost")
                     step = job["step"] + 20
                 self.assertEqual(run.wait(), 0, run.text)

@@ -13,7 +13,7 @@ from harness import OWN_EXAMPLES, PATIENCE_S, REPO, folder, wait_for, xlad
 from hosts_e2e import cannot_make_hosts, hosts
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
-STEPS = 2000  # The attack takes half a second, so the job trains before, during and after it.
+STEPS = 2000  # They take longer than the attack, during which the job must train.
 PYTHON = REPO / "build/venv/bin/python"
 HERE = pathlib.Path(__file__).parent
 # Calls a step until the file exists that is the second argument, and then as often again, undisturbed.
@@ -74,14 +74,22 @@ class Intruder(unittest.TestCase):
             env = self.start_cluster(net, where, 2)
             command = net.start(1, where / "submit.log", "submit", JOB, "--mesh", "dp=2,tp=2", "--steps", STEPS,
                                 "--curve", where / "curve.json", "--save-state", where / "state.safetensors", env=env)
-            listed = lambda: json.loads(net.run(1, "ps", "--format", "json", env=env)[1])
-            job = wait_for(lambda: next((row for row in listed() if row["step"] > 20), None), "the job to run")
+
+            def running_after(step):
+                """Returns the job if it runs and has done more than `step` steps."""
+                for row in json.loads(net.run(1, "ps", "--format", "json", env=env)[1]):
+                    self.assertNotIn(row["state"], ("SUCCEEDED", "FAILED", "CANCELED"),
+                                     "the job has ended, expected it to train during the attack; STEPS may be too low")
+                    if row["state"] == "RUNNING" and row["step"] > step:
+                        return row
+                return None
+
+            job = wait_for(lambda: running_after(20), "the job to run")
             for results in self.attack(net, job["id"]).values():
                 self.assert_refused(results)
                 self.assertEqual([result.get("answers", {}) for result in results if "TLS" in result["attack"]],
                                  [{}, {}], "a data port answered a handshake without the attempt's key")
-            after = listed()[0]
-            self.assertIn(after["state"], ("RUNNING", "SUCCEEDED"))  # A fast machine may have run all steps.
+            after = wait_for(lambda: running_after(job["step"]), "the job to continue")
             self.assertEqual(after["attempt"], 1, "an attempt ended during the attack")
             self.assertEqual(command.wait(PATIENCE_S), 0, (where / "submit.log").read_text())
             log = (where / "worker2.log").read_text()
