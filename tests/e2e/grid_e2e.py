@@ -101,7 +101,7 @@ class Resize(unittest.TestCase):
     def running(self, grid, run, mesh):
         """Returns the job if it runs on the mesh."""
         job = grid.job(run.job_id)
-        self.assertNotIn(job["state"], ("SUCCEEDED", "FAILED", "CANCELED"), f"the job has ended, expected {mesh}")
+        self.assertNotIn(job["state"], ("SUCCEEDED", "FAILED", "CANCELLED"), f"the job has ended, expected {mesh}")
         return job if job["state"] == "RUNNING" and job["mesh"] == mesh else None
 
     def test_fewer_devices_and_more_again(self):

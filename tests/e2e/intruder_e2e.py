@@ -78,7 +78,7 @@ class Intruder(unittest.TestCase):
             def running_after(step):
                 """Returns the job if it runs and has done more than `step` steps."""
                 for row in json.loads(net.run(1, "ps", "--format", "json", env=env)[1]):
-                    self.assertNotIn(row["state"], ("SUCCEEDED", "FAILED", "CANCELED"),
+                    self.assertNotIn(row["state"], ("SUCCEEDED", "FAILED", "CANCELLED"),
                                      "the job has ended, expected it to train during the attack; STEPS may be too low")
                     if row["state"] == "RUNNING" and row["step"] > step:
                         return row

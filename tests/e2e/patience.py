@@ -4,8 +4,8 @@ import time
 
 # A test that passes waits much less. The limit allows for a machine on which several other programs run.
 PATIENCE_S = 240
-# The pauses between polls grow from the first to the longest: a pause is about a fifth of the time waited, and at most a
-# second. A condition often starts a process, which takes processor time from the processes for which the test waits:
+# The pauses between polls grow from the first to the longest: a pause is about a fifth of the time waited, and at most
+# a second. A condition often starts a process, which takes processor time from the processes for which the test waits:
 # `xlad ps` takes 50 ms.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 
