@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import unittest
 
 from harness import PATIENCE_S, REPO, XLAD, CommunicationTest, Process, one_of, wait_for, xlad
@@ -89,8 +90,9 @@ class BenchTest(CommunicationTest):
     def test_wrong_results_are_counted_and_fail(self):
         def start(rank):
             variables = dict(os.environ, XLAD_LAUNCH="wrong", XLAD_RANKS="2", XLAD_RANK=str(rank))
-            command = [XLAD, "bench", "all_reduce", "-b", "1M", "-e", "4M", "-i", "1M", "-n", "1", "--batches", "1",
-                       "--json", path]
+            # One operation of each row and side is checked, so with many rows one of them fails almost certainly.
+            command = [XLAD, "bench", "all_reduce", "-b", "1M", "-e", "4M", "-i", "256K", "-w", "0", "-n", "1",
+                       "--batches", "1", "--json", path]
             started = subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True)
             for end in (started.stdout.close, started.wait, started.kill):  # The last one is called first.
                 self.addCleanup(end)
@@ -107,9 +109,15 @@ class BenchTest(CommunicationTest):
         with open(wait_for(scratch, "rank 0 to share memory"), "r+b") as file:
             with mmap.mmap(file.fileno(), 0) as memory:
                 ranks.append(start(1))
-                noise = b"x" * (len(memory) - 4096)  # The head of the memory stays as it is.
+                # The first page stays as it is: it has the number by which rank 1 recognizes the memory.
+                noise = b"x" * (len(memory) - 4096)
+                deadline = time.monotonic() + PATIENCE_S
                 while any(rank.poll() is None for rank in ranks):
                     memory[4096:] = noise
+                    if time.monotonic() > deadline:
+                        for rank in ranks:
+                            rank.kill()
+                        self.fail(f"waited {PATIENCE_S} s for the end of the ranks: {ranks[0].stdout.read()}")
         out = ranks[0].stdout.read()
         self.assertEqual([rank.returncode for rank in ranks], [1, 1], out)
         wrong, verdict = OUT_OF_BOUNDS.search(out).groups()
