@@ -60,9 +60,29 @@ def read_frame(connection):
     return head[3], head[4], int.from_bytes(head[5:], "big"), payload
 
 
-def send_large_body(connection, size, path="/xlad.v1.Coordinator/PutBlob", first=b"", token=None, patience=2):
+def read_frame_or_ping(connection):
+    """Returns the next frame. If none arrives in time, sends a PING and returns the next frame, or None if this frame
+    answers the PING: the server is alive, but silent. It is an error if no frame arrives within a minute."""
+    with contextlib.suppress(TimeoutError):
+        return read_frame(connection)
+    patience = connection.gettimeout()
+    connection.sendall(frame(6, 0, 0, b"is alive"))
+    connection.settimeout(60)
+    try:
+        found = read_frame(connection)
+        return None if found[0] == 6 and found[1] & 1 else found
+    except TimeoutError:
+        raise AssertionError("the server did not answer a PING within 60 s") from None
+    finally:
+        connection.settimeout(patience)
+
+
+def send_large_body(connection, size, path="/xlad.v1.Coordinator/PutBlob", first=b"", token=None, patience=2,
+                    ping=False):
     """Begins a call with the messages `first` and a message of 60 MB, sends `size` bytes as fast as the server permits
-    (RFC 9113, section 5.2), and returns how many it takes before it ends the call or is idle for `patience` seconds."""
+    (RFC 9113, section 5.2), and returns how many it takes before it ends the call or is idle for `patience` seconds. If
+    `ping`, an idle server must also answer a PING, so a server that is only slow is not taken for one that refuses."""
+    next_frame = read_frame_or_ping if ping else read_frame
     connection.settimeout(patience)
     connection.sendall(stalled_call(path, 0, first, token))
     sent = 5 + len(first)
@@ -75,7 +95,9 @@ def send_large_body(connection, size, path="/xlad.v1.Coordinator/PutBlob", first
                 sent += room
                 windows = {stream: window - room for stream, window in windows.items()}
                 continue
-            kind, flags, stream, payload = read_frame(connection)
+            if (found := next_frame(connection)) is None:
+                break
+            kind, flags, stream, payload = found
             if kind in (3, 7):  # RST_STREAM, GOAWAY
                 break
             if kind == 8:  # WINDOW_UPDATE
