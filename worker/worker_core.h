@@ -223,7 +223,7 @@ class WorkerCore {
   // owner always waits for the tasks of other owners: the coordinator has ended them, or will when it learns of them.
   // A launch of a later generation of an attempt always waits for the process of the earlier one.
   void StartTasks();
-  // Whether a process runs, or has not ended yet, that has a different owner than the launch.
+  // Whether a process of a different owner than the launch's is running or has not yet ended.
   bool RunsOthers(const LaunchTask& launch) const;
   void RequestDrain();
 

@@ -60,7 +60,8 @@ class Jaxlib(unittest.TestCase):
         script = REPO / "examples" / "models" / "transformer.py"
         with folder() as where:
             dropped = ("--capacity", "1.25", "--weights", "bfloat16")
-            # The first and the last have a dense and a sparse model, one slice and two, and all of the flags.
+            # By default, only the first and the last: a dense model on one slice, and a sparse one on two slices with
+            # the flags.
             for model, mesh, topology, flags in some((
                     ("llama3-70b", "dp=280,fsdp=8,tp=4", "v5p-16x20x28", ()),
                     ("mixtral-8x7b", "dp=1,fsdp=16,tp=2", "v4-2x4x4", ()),

@@ -106,9 +106,12 @@ class ProductCode {
   }
 
  private:
-  // The results of the previous pass: there was no pass, or its operands were smaller parts than the first ones, or
-  // nothing is known about them.
-  enum class Results { kNone, kOfSmallerParts, kAny };
+  // What is known about the results of the previous pass.
+  enum class Results {
+    kNone,            // There was no previous pass.
+    kOfSmallerParts,  // The operands of that pass were smaller parts than the first ones.
+    kAny,             // Nothing is known.
+  };
 
   // The tiles of the blocks of the two operands and the result, with the buffers of each.
   int64_t StreamTiles() const {
