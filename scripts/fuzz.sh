@@ -6,7 +6,7 @@
 # Deterministic for a given RUNS. Inputs that fail are written to build/fuzz/found, and the exit code is then not 0. An
 # input fails if the target crashes, takes more than ten seconds of wall-clock time or (text, proto and eval) one second
 # of CPU time, allocates more than 512 MiB at once, or uses more than 2,560 MiB. As many targets run at a time as there
-# are cores.
+# are cores. A target that fails does not end the others. Each line of the output begins with its target.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=${1:?usage: scripts/fuzz.sh RUNS [text|proto|eval|messages|safetensors|index|job ...]}
@@ -41,7 +41,7 @@ fuzz() {  # Arguments: TARGET
     "$work/bin/$program" "$corpus" "$work/seeds/$target" \
     -runs="$runs" -seed=1 -timeout=10 -malloc_limit_mb=512 -rss_limit_mb=2560 -max_len=4096 \
     -len_control=0 -print_final_stats=1 -artifact_prefix="$work/found/$target-" "${dictionary[@]}" \
-    >"$work/$target.log" 2>&1 || { tail -60 "$work/$target.log"; exit 1; }
+    >"$work/$target.log" 2>&1 || { tail -60 "$work/$target.log" | sed "s/^/$target: /"; exit 1; }
   grep -E 'stat::|DONE' "$work/$target.log" | sed "s/^/$target: /"
 }
 export -f fuzz
