@@ -85,8 +85,9 @@ run_with_sanitizer() {  # Arguments: PRESET TESTS...
   GTEST_FILTER=$filter \
     TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp halt_on_error=1" UBSAN_OPTIONS=print_stacktrace=1 \
     ASAN_OPTIONS=detect_leaks=0 run_tests "$preset" "${selected[@]}" || {
-    echo "$preset: stacks have no line numbers; to add them:" \
-      "cmake --preset $preset -DCMAKE_CXX_FLAGS_DEBUG='-O1 -g1' && ninja -C build/$preset $*"
+    if $all; then set -- TEST; fi
+    echo "$preset: if a stack needs line numbers, run cmake --preset $preset -DCMAKE_CXX_FLAGS_DEBUG='-O1 -g1' &&" \
+      "ninja -C build/$preset $* and the program build/$preset/bin/TEST"
     return 1
   }
 }
