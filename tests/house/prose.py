@@ -25,6 +25,8 @@ except ImportError:
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
+# Comparatives, after which "than" is correct.
+COMPARATIVES = "rather|more|less|fewer|later|earlier|longer|shorter|larger|smaller|higher|lower|faster|slower"
 USERS = ["user", "client", "caller", "reader", "who", "author"]  # Only these may be said to want something.
 # (pattern, what to write). Patterns are case-insensitive, except those that start with BEGIN, which match only at the
 # beginning of a sentence.
@@ -125,8 +127,8 @@ RULES = [
     (r"\btaken note of\b|\btakes? note of\b", '"recorded"'),
     (r"\btold apart\b", '"distinguished by"'),
     (r"\b(?:is|are|was|were|be) (?:another one|others)\b", '"differs", "is a different ..."'),
-    (r"\banother (?:\w+ )?(?!rather|more|less|later|earlier)\w+ than\b", '"a different ... than"'),
-    (r"(?<!any )(?<!no )(?<!the )\bother (?:\w+ )?(?!rather|more|less|later|earlier)\w+ than\b", '"... other than"'),
+    (rf"\banother (?:\w+ )?(?!{COMPARATIVES})\w+ than\b", '"a different ... than"'),
+    (rf"(?<!any )(?<!no )(?<!the )\bother (?:\w+ )?(?!{COMPARATIVES})\w+ than\b", '"... other than"'),
     (BEGIN + r"Before,", '"Until this change", "At first", or "used to"'),
     (r"\bif (?:that|this|it) remains(?=[.,;:)]|$)", '"if this error persists"'),
     (r"\b(?:a|one|two|several|no) words? too (?:many|few)\b", "plain words"),

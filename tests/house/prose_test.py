@@ -130,6 +130,9 @@ Before it writes, the rank waits.
 A type other than that of the operands.
 It has no other operand than this one.
 The other one rather than this one.
+The ranks wait for each other longer than that.
+All other tests longer than a minute have a cost.
+It has another limit lower than this one.
 The value of another rank rather than a copy.
 The byte that remains is padding.
 The plan is kept if it remains valid.
