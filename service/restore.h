@@ -27,10 +27,11 @@ absl::Status CompleteFolder(const std::string& folder);
 inline constexpr int64_t kRestoredTermStep = 1'000'000;
 
 // Copies the backup into `data_folder`, which must be empty or missing, and begins a term that is higher than any term
-// of the original coordinator, and of coordinators that were restored from this backup before `unix_ns`, the present
-// time. The generations of its attempts are higher, too. Returns the new term. If an earlier call failed or was killed,
-// what it left in `data_folder` is removed first. NotFound if `backup` has no job log, FailedPrecondition
-// if it is not complete, InvalidArgument if `data_folder` lies in it, AlreadyExists if `data_folder` has other files.
+// of the original coordinator. `unix_ns` is the present time. The term is also higher than any term of a coordinator
+// that was restored from this backup before, unless this machine's clock is behind the clock of that machine. The
+// generations of attempts are higher, too. Returns the new term. If an earlier call failed or was killed, what it left
+// in `data_folder` is removed first. NotFound if `backup` has no job log, FailedPrecondition if it is not complete,
+// InvalidArgument if `data_folder` lies in it, AlreadyExists if `data_folder` has other files.
 absl::StatusOr<int64_t> RestoreBackup(const std::string& backup, const std::string& data_folder, int64_t unix_ns);
 
 }  // namespace xlad::service
