@@ -111,7 +111,7 @@ absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request, con
   for (size_t t = 1; t < request.targets.size(); ++t) *build.add_other_targets() = request.targets[t];
   build.set_quick(request.quick);
   XLAD_ASSIGN_OR_RETURN(BuiltProgram built, RunBuild(build, request.job.str(), limits));
-  // RunBuild has just stored the executables, so a missing or damaged one does not come from the program either.
+  // RunBuild has just stored the executables, so the program is not the cause if the file of one cannot be read.
   const auto load = [this](const std::string& digest) -> absl::StatusOr<Executable> {
     const absl::StatusOr<std::string> bytes = blobs_->Get(digest);
     if (!bytes.ok()) return absl::UnavailableError(bytes.status().message());
