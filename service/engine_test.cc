@@ -183,9 +183,14 @@ TEST_F(EngineTest, JobsOnAFileSystemThatDoesNotAnswerDoNotBlockOthers) {
   request.set_client_key("resumed");
   request.mutable_spec()->set_resume(storage::FileUri(pipe));
   EXPECT_TRUE(absl::IsUnavailable(engine_->Submit(request).status()));
+  Submit("huge-1");
+  const pid_t builder = Builder("huge-1");
+  EXPECT_GT(builder, 0);
+  std::thread stopping([this] { engine_->Stop(); });
+  EXPECT_TRUE(Eventually([&] { return kill(builder, 0) != 0; })) << "a build ends before the blocked call";
   // The blocked call ends, because the engine waits for it.
   const FileDescriptor writer(open(pipe.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
-  engine_->Stop();
+  stopping.join();
 }
 
 TEST_F(EngineTest, TheBuildOfASessionEndsWithItsClient) {
