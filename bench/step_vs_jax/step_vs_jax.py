@@ -45,6 +45,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 REPO = HERE.parent.parent
+END_S = 20  # A process whose input or output is closed may take so long to end.
 
 
 class Side:
@@ -69,10 +70,22 @@ class Side:
         return json.loads(answer)
 
     def reason_of_end(self):
-        """Returns how the process ended, and the last lines that it wrote."""
-        words = " ".join(self.process.stderr.read().strip().splitlines()[-3:])
+        """Returns how the process ended, and the last lines that it wrote. It is killed if it does not end soon after
+        it closed its output. The reading also ends if a child of the process keeps the pipe open."""
+        written, end = "", None
+        for _ in range(2):
+            try:
+                written = self.process.communicate(timeout=END_S)[1]
+                break
+            except subprocess.TimeoutExpired as late:
+                written = (late.stderr or b"").decode(errors="replace")
+                if self.process.poll() is None:
+                    end = f"closed its output without ending within {END_S} s"
+                self.process.kill()
         status = self.process.wait()
-        end = f"exit status {status}" if status >= 0 else f"ended by {signal.Signals(-status).name}"
+        if end is None:
+            end = f"exit status {status}" if status >= 0 else f"ended by {signal.Signals(-status).name}"
+        words = " ".join(written.strip().splitlines()[-3:])
         return f"{end}: {words or 'it wrote no message'}"
 
     def step_ms(self, steps):
@@ -93,7 +106,7 @@ class Side:
         with contextlib.suppress(BrokenPipeError):  # The process may have ended before it read a command.
             self.process.stdin.close()
         try:
-            self.process.wait(timeout=20)
+            self.process.wait(timeout=END_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

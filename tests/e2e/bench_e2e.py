@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 import unittest
+import unittest.mock
 
 from harness import PATIENCE_S, REPO, XLAD, CommunicationTest, Process, one_of, wait_for, xlad
 
@@ -205,6 +206,17 @@ class ScriptsTest(unittest.TestCase):
             with self.assertRaisesRegex(RuntimeError, re.escape(words)):
                 side.ask("build")
             side.close()
+
+    def test_a_side_that_closes_its_output_and_does_not_end_is_killed_and_reported(self):
+        sys.path.insert(0, str(REPO / "bench/step_vs_jax"))
+        import step_vs_jax
+
+        side = step_vs_jax.Side("jax", ["sh", "-c", "echo too late >&2; exec >&-; exec sleep 1000"], None)
+        self.addCleanup(side.close)
+        with unittest.mock.patch.object(step_vs_jax, "END_S", 0.1):
+            with self.assertRaisesRegex(RuntimeError, "jax: closed its output without ending within 0.1 s: too late"):
+                side.ask("build")
+        self.assertEqual(side.process.returncode, -signal.SIGKILL)
 
 
 if __name__ == "__main__":
