@@ -367,7 +367,7 @@ class SeveralHosts(unittest.TestCase):
             with Capture(where / "capture", net.bridge, f"{net.tag}v2") as seen:
                 _, state = self.train(net, where, env, "dp=2,tp=2", *SHORT)
                 # The two states are at most half of this. The rest is sent by the steps.
-                capture = wait_for(lambda: len(found := seen.bytes()) > 4 * len(state) and found, "the traffic of steps")
+                capture = wait_for(lambda: len(found := seen.bytes()) > 4 * len(state) and found, "the traffic")
             for name, safetensors in (("initial", (JOB / "state.safetensors").read_bytes()), ("final", state)):
                 tensors = safetensors[8 + int.from_bytes(safetensors[:8], "little"):]
                 pieces = [tensors[at:at + 32] for at in range(0, len(tensors) - 32, 64)]
