@@ -87,6 +87,7 @@ def send_large_body(connection, size, path="/xlad.v1.Coordinator/PutBlob", first
     connection.sendall(stalled_call(path, 0, first, token))
     sent = 5 + len(first)
     windows = {0: 65_535 - sent, 1: 65_535 - sent}  # The windows of the connection and of the call.
+    first_window = 65_535  # The size of the first window of a call, by the last SETTINGS.
     with contextlib.suppress(OSError):  # The server has closed the connection, or does not read any more.
         while sent < size:
             room = min(windows[0], windows[1], 16_384, size - sent)
@@ -106,7 +107,8 @@ def send_large_body(connection, size, path="/xlad.v1.Coordinator/PutBlob", first
                 connection.sendall(frame(6, 1, 0, payload))
             if kind == 4 and not flags & 1:  # SETTINGS
                 for at in range(0, len(payload), 6):
-                    if payload[at : at + 2] == b"\0\x04":  # The size of a call's first window.
-                        windows[1] += int.from_bytes(payload[at + 2 : at + 6], "big") - 65_535
+                    if payload[at : at + 2] == b"\0\x04":
+                        previous, first_window = first_window, int.from_bytes(payload[at + 2 : at + 6], "big")
+                        windows[1] += first_window - previous
                 connection.sendall(frame(4, 1, 0, b""))
     return sent
