@@ -4,10 +4,6 @@
 # make wheel   builds build/wheel/*.whl, the Python package including the command
 # make bench   compares step times, compile times and memory with jax.jit
 SHELL := /bin/bash
-# ccache needs these settings to keep objects that were compiled with a precompiled header. DEPEND avoids a run of the
-# preprocessor for each object that is not found.
-export CCACHE_DEPEND := 1
-export CCACHE_SLOPPINESS := pch_defines,time_macros
 .PHONY: demo test test-all bench build wheel setup format tidy clean
 
 setup:

@@ -24,7 +24,8 @@ endif()
 
 # Two precompiled headers, one for all libraries and one for all tests. Clang requires the same flags for every user of
 # a precompiled header, so executables are compiled with -fPIC too. The headers have no timestamps, so that ccache can
-# share objects.
+# share objects. It also needs the settings in CMakePresets.json to keep objects that were compiled with a precompiled
+# header. CCACHE_DEPEND avoids a run of the preprocessor for each object that is not found.
 set(CMAKE_CXX_COMPILE_OPTIONS_PIE "-fPIC")
 # Tests are not optimized: they spend their time in the libraries, and compiling them without optimization takes half as
 # long.
