@@ -1,4 +1,4 @@
-// The messages of differences between results.
+// The messages about differences between results.
 #include "compiler/testing/compare.h"
 
 #include <gmock/gmock.h>

@@ -58,7 +58,7 @@ struct LimitOutcome {
 };
 
 // Compiles the program with limits between 40 % and 100 % of its temporaries. A program fits into its limit and has the
-// same bits and collectives, or is refused.
+// same collectives, or is refused. Its results have the same bits unless the limit changed its attention or its loops.
 std::vector<LimitOutcome> TryLimits(const Module& module, const Inputs& inputs, bool overlaps) {
   std::vector<LimitOutcome> outcomes;
   const auto usual = CompileWithin(module, 0, overlaps);
@@ -207,7 +207,7 @@ TEST(Rematerialize, AProgramGrowsByABoundedFactor) {
   EXPECT_GT(reached, 0);
 }
 
-// The number of plans that are tried is bounded. Larger programs may need more of them.
+// The number of plans that are tried is bounded. Up to this bound, larger programs may need more plans.
 TEST(Rematerialize, WorkIsLessThanQuadratic) {
   const auto work_of = [](int layers, int percent) {
     const auto module = Parse(Layers(layers, 8, 8));
@@ -270,8 +270,8 @@ ENTRY e {
   EXPECT_GT(outcomes[2].operations, 0);
 }
 
-// `larger` is the number of bytes that a loop of the program holds more than necessary, until it ends. No repeated
-// operation shortens that.
+// A loop of the program holds `larger` bytes more than necessary until it ends. Repeating operations does not shorten
+// this time.
 void ExpectALowLimitKeepsLoopsSmall(const std::string& name, int64_t larger) {
   const auto module = Parse(hlo::TestText(absl::StrCat("compiler/buffers/testdata/", name)));
   const auto random = SeededRandom(1);
@@ -300,7 +300,7 @@ TEST(Rematerialize, ALowLimitLeavesOperandsOfLoopsUnpacked) {
   ExpectALowLimitKeepsLoopsSmall("loop_with_weights.hlo", 4 * 256 * 512);
 }
 
-// The loop stores 64 KiB in place of a sum and a product of 16 KiB each, which it holds otherwise.
+// By default, the loop stores 64 KiB of operands. Otherwise, it holds a sum and a product of 16 KiB each.
 TEST(Rematerialize, ALowLimitLeavesOperandsOfSumsUnstored) {
   ExpectALowLimitKeepsLoopsSmall("loop_with_sum_of_dots.hlo", 4 * (32 * 8 * 64 - 2 * 64 * 64));
 }

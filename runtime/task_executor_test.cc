@@ -243,7 +243,8 @@ TEST(TaskExecutor, ALossThatIsNotFiniteStopsWithItsNameAndTheFirstTensor) {
   }
 }
 
-// The coordinator starts another attempt after an error that may end, and gives up after an error of the program.
+// The coordinator starts another attempt after an error that may be temporary, and gives up after an error of the
+// program.
 TEST(TaskExecutor, AnErrorOfTheDiskIsNotAnErrorOfTheProgram) {
   for (const std::string fault : {"unopenable", "unreadable"}) {
     for (const bool is_state : {true, false}) {

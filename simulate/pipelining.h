@@ -9,7 +9,7 @@ namespace xlad::simulate {
 using InstructionTimes = absl::flat_hash_map<const hlo::Instruction*, double>;
 
 // Whether the iterations of a loop with this body may overlap. The body must consist of kernels, without collectives,
-// loops and branches, and must carry a tuple of at most 256 elements.
+// loops or branches, and must carry a tuple of at most 256 elements.
 bool IsPipelined(const hlo::Computation& body);
 
 // The minimum time between the starts of two successive iterations, given that an iteration uses values of the previous

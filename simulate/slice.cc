@@ -26,8 +26,9 @@ int TakeSlices(absl::string_view* name) {
   return slices;
 }
 
-// The sizes of `dimensions` dimensions of at least `least` chips each, in ascending order. Their product is `chips`,
-// the longest one is as short as possible, and then the shortest one as long as possible. Empty if there are none.
+// The sizes of `dimensions` dimensions of at least `least` chips each, in ascending order. Their product is `chips`.
+// The longest one is as short as possible; if several lists remain, the shortest one is as long as possible. Empty if
+// there are none.
 std::vector<int> MostEvenSizes(int chips, int dimensions, int least) {
   if (dimensions == 1) return {chips};
   std::vector<int> best;

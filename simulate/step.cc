@@ -60,6 +60,7 @@ struct Schedule {
   std::vector<double> ready, finish;
   std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>> later;  // Ready later than `core`.
   std::set<int> now;                                                         // Ready at `core`.
+  // The time from which the core is free.
   double core = 0;
   std::vector<double> ici_free;  // For each dimension of the slice, the time from which its links are free.
 };
@@ -120,7 +121,7 @@ class StepTimer::Simulation {
     std::vector<int> dimensions;  // The dimensions whose links the collective uses.
   };
 
-  // Schedules a computation that runs `trips` times, the first time from `start` on. Returns the time of one execution.
+  // Schedules a computation that runs `trips` times and first starts at `start`. Returns the time of one execution.
   absl::StatusOr<double> Time(const Computation& computation, double start, double trips, bool in_timeline) {
     Schedule s = Prepare(computation, start);
     if (model_.visited.insert(&computation).second) {

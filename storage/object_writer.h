@@ -27,8 +27,8 @@ class ObjectWriter {
 
   absl::Status Append(absl::string_view bytes);
   int64_t bytes() const { return bytes_; }  // The number of bytes appended so far.
-  // Syncs the file. Must be called once, after the last Append. `with_trailer` appends the checksums to the contents
-  // before (SumsTrailer).
+  // Syncs the file. Must be called once, after the last Append. If `with_trailer` is true, first appends the checksums
+  // to the contents (SumsTrailer).
   absl::StatusOr<ObjectInfo> Finish(bool with_trailer = false);
   // Renames the file to `path`, which is replaced if it exists, and syncs the folder.
   absl::Status Publish(const std::string& path);

@@ -106,7 +106,7 @@ TEST(AttemptProcess, AStoppedProcessIsKilledToo) {
   EXPECT_TRUE(stopped.Wait().killed_here);
 }
 
-// The coordinator must not take the error for one of the program, which would end the job.
+// The coordinator must not mistake the error for one of the program, which would end the job.
 TEST(AttemptProcess, WithoutFreeDescriptorsNoneIsStartedNow) {
   rlimit usual{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &usual), 0);

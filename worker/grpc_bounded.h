@@ -11,8 +11,8 @@
 
 namespace xlad::worker {
 
-// The memory that is reserved for a message. The messages of this process have 512 MiB together, those that take at
-// most 2 MiB not counted. Not thread-safe.
+// The memory that is reserved for a message. The messages of this process have 512 MiB together, not counting those
+// that take at most 2 MiB. Not thread-safe.
 class ParsedMemory {
  public:
   ParsedMemory() = default;

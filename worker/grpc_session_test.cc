@@ -238,7 +238,7 @@ TEST_F(SessionServerTest, ConnectionsToAddressesOtherThanLoopbackAreEncrypted) {
   }
 }
 
-// The address of an IPv6 host may have no brackets, with TLS as without it.
+// An IPv6 address may be written without brackets, both with and without TLS.
 TEST_F(SessionServerTest, AddressesOfIpv6NeedNoBrackets) {
   auto secure = SessionServer::Start("::", {"client's", kSecret, {"b"}}, &host_, nullptr);
   auto plain = SessionServer::Start("::1", {"client's", kSecret, {"b"}}, &host_, nullptr);

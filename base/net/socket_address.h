@@ -25,7 +25,7 @@ using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 // does not exist.
 absl::StatusOr<AddressList> Resolve(const std::string& host, int port, int flags);
 
-// Like Resolve, but tries again after Unavailable, for up to `patience_ms` and until *stop is not 0.
+// Like Resolve, but tries again after Unavailable, for up to `patience_ms` while *stop is 0.
 absl::StatusOr<AddressList> ResolvePatiently(const std::string& host, int port, int64_t patience_ms,
                                              const std::atomic<int>* stop);
 
@@ -37,12 +37,12 @@ absl::StatusOr<int> ConnectToAny(const addrinfo& addresses, int64_t timeout_ms);
 // Returns the numeric address of this machine on which a server must listen so that `host`, and other machines that
 // reach `host`, can connect to it. It is the first of these that applies:
 //   - 127.0.0.1, if `host` is loopback (IsLoopback)
-//   - the address from which this machine sends to `host`, unless it is on loopback, because `host` is a name of this
-//     machine, or link-local with an interface ("fe80::1%eth0"), whose name has a meaning only on this machine
+//   - the address from which this machine sends to `host`, unless it is on loopback (then `host` is a name of this
+//     machine) or link-local with an interface ("fe80::1%eth0", whose name has a meaning only on this machine)
 //   - the first address of this machine that is not on loopback (AddressForOthers)
 //   - the address from which this machine sends to `host`
 // Nothing is sent except to name servers. When a machine starts, it may have no name server and no route yet, so each
-// error is followed by another try, for up to `patience_ms` and until *stop is not 0. Unavailable after the last try.
+// error is followed by another try, for up to `patience_ms` while *stop is 0. Unavailable after the last try.
 absl::StatusOr<std::string> OwnHostTowards(const std::string& host, int port, int64_t patience_ms,
                                            const std::atomic<int>* stop);
 

@@ -12,8 +12,8 @@
 // syncs per second of each load, and the milliseconds from a submission to its acknowledgment.
 //
 // During loads 1 and 4, another thread overwrites 12 KiB of a file in FOLDER and syncs them, as often as the client
-// submits and between its submissions. These times, "disk", are what an acknowledgment costs at least on this disk and
-// this machine at this moment.
+// submits and between its submissions. These times, "disk", are lower bounds of the time of an acknowledgment on this
+// disk and this machine at this moment.
 #include <fcntl.h>
 #include <grpcpp/grpcpp.h>
 #include <sys/syscall.h>

@@ -31,7 +31,7 @@ inline absl::Status CheckMemory(int64_t bytes, int64_t count) {
                    limit, " bytes, the memory that processes may use; choose a smaller -e or --rotate"));
 }
 
-// The buffers of one rank for one size. If `registered` is true, they are memory of the group's Allocate.
+// The buffers of one rank for one size. If `registered` is true, the group's Allocate allocates them.
 template <typename Group>
 class Buffers {
  public:

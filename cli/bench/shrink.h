@@ -1,4 +1,4 @@
-// The part of `xlad bench --shrink` that the ranks that are alive run after an error.
+// The part of `xlad bench --shrink` that the surviving ranks run after an error.
 #pragma once
 
 #include <cstdio>

@@ -23,7 +23,7 @@ CostTerms Terms(const Algorithm& algorithm, const CollectivePlan& plan, const Co
   terms.rounds = static_cast<double>(rounds);
   terms.messages = static_cast<double>(cost.messages);
   terms.sent_bytes = static_cast<double>(sent) * bytes / std::min(plan.channels, directions);
-  // Inputs and results are converted, which reads or writes each of their elements once in addition.
+  // If the types differ, inputs and results are converted, which reads or writes each of their elements once more.
   const int64_t converted = type == spec.type ? 0 : spec.input_elements() + spec.output_elements();
   terms.reduced_bytes = static_cast<double>(cost.reduced_elements + converted) * bytes;
   terms.window_bytes = static_cast<double>(cost.window_elements) * bytes;

@@ -134,7 +134,8 @@ TEST(CollectivePlan, TextRoundTrips) {
               HasSubstr("found protocol \"eager\", expected slots, windows or board"));
 }
 
-// Whether `change` of a plan of 8 ranks changes a schedule of any kind of collective that the algorithm runs.
+// Whether the parameters of `change` change the schedule of any of 8 ranks, for any kind of collective that the
+// algorithm runs.
 bool ChangesSchedules(const Algorithm& algorithm, const CollectivePlan& change) {
   for (int kind = 1; kind <= kNumCollectiveKinds; ++kind) {
     const CollectiveSpec spec = MakeSpec(static_cast<CollectiveKind>(kind), 8, 512);

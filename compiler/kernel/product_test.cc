@@ -170,7 +170,7 @@ TEST(ProductKernel, TextIsReadable) {
   EXPECT_EQ(scheduled->tiles, 2);
 }
 
-// A block of rows reads the right operand again.
+// Each block of rows reads the complete right operand, and each block of columns the complete left operand.
 TEST(ProductKernel, BlocksReadOperandsOnce) {
   const auto module = SomeDot();
   const Kernel kernel = ProductKernelOf(*module);

@@ -1,4 +1,4 @@
-// The walk over loops of passes that change them, the unrolling of a loop, and the addition of carried elements.
+// For passes that change loops: the walk over loops, the unrolling of a loop, and the addition of carried elements.
 #pragma once
 
 #include <vector>

@@ -27,7 +27,7 @@ class Maker {
   explicit Maker(uint64_t seed) : random_(SeededRandom(seed)) {}
   int Below(int n) { return static_cast<int>(random_->Below(static_cast<uint64_t>(n))); }
 
-  // The sizes of a convolution. One of the two numbers of groups is 1.
+  // The sizes of a convolution. At least one of the two numbers of groups is 1.
   struct Sizes {
     int64_t feature_groups, batch_groups, batch, features, outputs;
   };
@@ -238,7 +238,7 @@ TEST(LowerConvolutions, OperandsOfKernelGradientsOfTransposedConvolutionsAreExch
   // The last elements of the window are over the high padding alone.
   EXPECT_TRUE(
       IsExchanged("3,2,5", "3,7,2", "3,23,5", "window={size=23 pad=1_5 lhs_dilate=3}, dim_labels=f0b_i0o->0bf"));
-  // The window reaches beyond the low padding, so the exchanged convolution would have a negative one.
+  // The window reaches beyond the low padding, so the exchanged convolution would have negative padding.
   EXPECT_FALSE(IsExchanged("3,2,5", "3,4,2", "3,9,5", "window={size=9 pad=4_0 lhs_dilate=2}, dim_labels=f0b_i0o->0bf"));
   // The gradient of an input: the output has more positions than the window.
   EXPECT_FALSE(IsExchanged("2,7,5", "2,4,3", "3,2,5", "window={size=2 pad=1_0 lhs_dilate=2}, dim_labels=b0f_i0o->b0f"));

@@ -1,4 +1,4 @@
-// Inference for opcodes that move and cut data: reshape, broadcast, slice, pad, concatenate and similar.
+// Shape inference for opcodes that rearrange or create data: reshape, slice, pad, concatenate, iota, constant, ...
 #include <algorithm>
 
 #include "absl/strings/match.h"

@@ -64,7 +64,7 @@ void ToRowMajor(const Dims& minor_to_major, tensor::Array* array) {
   bool row_major = true;
   for (const int64_t i : tensor::Indices(minor_to_major)) row_major &= minor_to_major[i] == std::ssize(dims) - 1 - i;
   if (row_major || array->elements() == 0) return;
-  Dims strides(dims.size(), 0);  // In elements, as in the layout.
+  Dims strides(dims.size(), 0);  // In elements, for the order of the layout.
   int64_t stride = 1;
   for (const int64_t d : minor_to_major) {
     strides[d] = stride;

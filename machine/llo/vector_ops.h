@@ -10,9 +10,9 @@ namespace xlad::machine {
 // Rounds to the nearest bf16, with ties to even. NaN stays NaN.
 float RoundToBf16(float value);
 
-// The word of 32 bits of an element of a narrow type, whose bits are the lowest of `bits`, and the reverse. bf16 and
-// f16 become f32, and are rounded to nearest, with ties to even; so do the floats of 8 bits, which overflow to infinity
-// if the type has one, otherwise to NaN. Integers are extended, and their high bits are dropped. Other types are
+// The word of 32 bits of an element of a narrow type, whose bits are the lowest of `bits`, and the reverse. Floats of
+// 16 and 8 bits become f32; the reverse rounds to nearest, with ties to even. Floats of 8 bits overflow to infinity if
+// the type has one, otherwise to NaN. Integers are extended; the reverse drops their high bits. Other types are
 // returned unchanged.
 uint32_t WordOfElement(LloType type, uint32_t bits);
 uint32_t ElementOfWord(LloType type, uint32_t word);

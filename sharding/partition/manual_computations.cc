@@ -57,8 +57,8 @@ TensorSharding InsideSharding(const BorderShapes& shapes, const TensorSharding& 
   return result;
 }
 
-// In each dimension that has manual axes, removes the free axes if they do not divide the manual shard evenly. The free
-// axes would then split it at elements at which they do not split the global array.
+// In each dimension that has manual axes, removes the free axes if they do not divide the manual shard evenly, because
+// the boundaries of the shards inside would then differ from those outside.
 TensorSharding WithoutUneven(const BorderShapes& shapes, TensorSharding inside) {
   for (size_t d = 0; d < inside.dims.size(); ++d) {
     DimensionSharding& dim = inside.dims[d];

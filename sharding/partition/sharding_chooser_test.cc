@@ -52,7 +52,7 @@ TEST(ShardingChooser, SlicesShareTheirOperand) {
             std::vector<std::string>{"all-gather 192"});
 }
 
-// A single small slice is cut before it is gathered.
+// A single small slice is computed before it is gathered.
 TEST(ShardingChooser, OneSliceIsGatheredAlone) {
   const std::vector<std::string> found = ChosenCollectives(R"(ENTRY main {
   x = f32[64,4] parameter(0)$split

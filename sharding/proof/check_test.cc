@@ -298,8 +298,8 @@ TEST(Check, WrongInstancesAreCheckedAgain) {
   }
 }
 
-// The partitioner combines the parts of shards because it knows the initial value, even through a copy. The instance
-// is partitioned in the same way.
+// The partitioner combines the partial results of the shards because it knows the initial value, even through a copy.
+// The instance is partitioned in the same way.
 TEST(Check, RepeatedConstantsStayConstant) {
   const ShardedModule sharded =
       SplitReduction("copied=8", kSumThatStartsAgain, "zero = s32[] constant(0)\n  init = s32[] copy(zero)");

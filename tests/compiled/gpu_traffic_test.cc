@@ -1,5 +1,5 @@
-// Simulated GPUs count the bytes of global memory that kernels load and store. For kernels that only move data once,
-// the sum is close to the sizes of operands and results, for any shape and element type.
+// Simulated GPUs count the bytes of global memory that kernels load and store. For kernels that load and store each
+// element only once, the sum is close to the sizes of operands and results, for any shape and element type.
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
@@ -61,7 +61,7 @@ ENTRY main {
 }
 
 // The bytes that the kernel of the program loads and stores, divided by the sizes of its operands and its result. The
-// result must be that of the evaluator.
+// result of a transpose must be that of the evaluator.
 double Excess(const std::string& text) {
   auto module = *hlo::ParseText(text);
   int64_t least = module->entry()->root()->shape().array().bytes();
@@ -112,7 +112,7 @@ TEST(GpuTraffic, Transposes) {
                         Transpose("pred[64,96]", "pred[96,64]", "1,0"), Transpose("f64[40,60]", "f64[60,40]", "1,0")});
 }
 
-// Tiles have all elements of a dimension with less than 32 elements, such as the channels of images.
+// Tiles have all elements of a dimension with fewer than 32 elements, such as the channels of images.
 TEST(GpuTraffic, TransposesOfNarrowArrays) {
   ExpectTraffic(kOnce, {Transpose("f32[8,32,64]", "f32[64,32,8]", "2,1,0"),
                         Transpose("bf16[512,3]", "bf16[3,512]", "1,0"), Transpose("f32[3,512]", "f32[512,3]", "1,0"),

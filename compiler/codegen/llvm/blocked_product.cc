@@ -28,7 +28,8 @@ constexpr int64_t kCopies = 64;
 constexpr int64_t kMaxSide = 16;
 int64_t SideOf(int64_t width, int64_t bytes) { return std::min({width, kMaxSide, 64 / bytes}); }
 
-// The number of rows in a panel, a power of two. Half of `most` if there would otherwise be many more rows.
+// The number of rows in a panel: a power of two, at most `most`. It is halved if there are few panels and at least half
+// of the last one would be padding.
 int64_t RowsInPanel(int64_t rows, int64_t most) {
   int64_t width = std::min(most, PowerOfTwoAtLeast(rows));
   if (width > kMinLanes && rows < 4 * width && RoundUp(rows, width) - rows >= width / 2) width /= 2;

@@ -92,7 +92,7 @@ struct RankState {
   std::unique_ptr<Stream> stream;
   std::unique_ptr<CountingOps> ops;
   std::unique_ptr<collectives::Recorder> recorder;
-  std::vector<std::unique_ptr<DeviceMemory>> memory;  // Blocks with many buffers, because a mapping is made for each.
+  std::vector<std::unique_ptr<DeviceMemory>> memory;  // Blocks of many buffers, because every block is mapped.
   int64_t used = 0;                                   // In the last block.
   std::unique_ptr<Communicator> communicator;
   bool in_place = false;
@@ -433,7 +433,7 @@ TEST_P(DeviceSchedules, OtherCollectivesAreStagedAndSayWhy) {
   EXPECT_EQ(media(set, other.get()), GetParam().name == "cuda" ? in_device_memory : shared);
 }
 
-// Rank 1 has a problem. Ranks 0 and 2 could share memory, but all ranks of a group run a collective in one way.
+// Rank 1 cannot share memory. Ranks 0 and 2 could share memory, but all ranks of a group run a collective in one way.
 TEST_P(DeviceSchedules, AllRanksAreStagedIfOneCannotShareMemory) {
   const CollectiveSet set = OneSum(3);
   for (const bool allocates : {true, false}) {

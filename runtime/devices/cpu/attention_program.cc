@@ -363,7 +363,7 @@ class Reader {
       return Misfit("a result of the wrong kind", "a product of a value with columns, or a value without columns");
     }
     if (is_product) {
-      // A column's index is in a slot with one row for all rows, and products read tiles.
+      // The index of the column is in a row slot, but products read tiles.
       if (read.slot.kind != Kind::kTile) return Misfit("a product of a column's index", "other values");
       XLAD_RETURN_IF_ERROR(CheckFloat(tensor::TypeFromWire(op_.values(result.value()))));
       read.operand = result.operand();
@@ -382,7 +382,7 @@ class Reader {
 
   const AttentionOp& op_;
   AttentionProgram program_;
-  std::vector<int64_t> sizes_;  // The sizes of the batch, the rows and the column.
+  std::vector<int64_t> sizes_;  // The sizes of the dimensions of the batch, the rows and the columns.
   std::vector<State> states_;   // Indexed by value.
   std::vector<int> free_[3];    // Indexed by kind of slot.
   int counts_[3] = {0, 0, 0};

@@ -199,7 +199,7 @@ const std::vector<Case>& Cases() {
       {"f01b_i01o->01bf", {4, 8, 8, 16}, {4, 8, 8, 32}, {{8, 1, 1, 1}, {8, 1, 1, 1}}},
       {"f01b_i01o->01bf", {4, 8, 8, 16}, {4, 4, 4, 32}, {{4, 1, 0, 1, 2}, {4, 1, 0, 1, 2}}},
       {"f01b_i01o->01bf", {4, 8, 8, 16}, {4, 4, 4, 32}, {{4, 1, 0, -1, 2}, {4, 1, 0, -1, 2}}},
-      // Enough features of the input for another plan in code for AVX2.
+      // The input has enough features for code for AVX2 to compute the gradients in a different way.
       {"b01f_01oi->b01f", {1, 3, 3, 16}, {3, 3, 32, 16}, {{3, 1, 2, 1, 1, 2}, {3, 1, 2, 1, 1, 2}}},
       {"f01b_i01o->01bf", {2, 4, 4, 32}, {2, 4, 4, 16}, {{4, 1, 1, 1}, {4, 1, 1, 1}}},
       // Two tiles of 16 output features.

@@ -1,9 +1,9 @@
 // The library op fft: transforms one dimension after the other by plans for one length (fft_plan.h).
 //
 // The last dimension is transformed row by row. Several short rows are copied to memory where their elements alternate,
-// and are transformed together. A row with an even number of real numbers is transformed as half as many complex
-// numbers. The other dimensions are transformed in columns: several neighboring lines, whose elements already alternate
-// in memory, are transformed together.
+// and are transformed together. Any other row with an even number of real numbers is transformed as half as many
+// complex numbers. The other dimensions are transformed in columns: several neighboring lines, whose elements already
+// alternate in memory, are transformed together.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -61,7 +61,7 @@ class RowTransform {
     }
   }
 
-  // Groups of rows, the unit of work.
+  // The number of groups of rows. A group is a unit of work.
   int64_t groups() const { return CeilDiv(rows_, group()); }
   int64_t scratch_elements() const {
     const int64_t lines = together_ ? kLanes : 1;

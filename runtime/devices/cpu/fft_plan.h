@@ -46,7 +46,7 @@ class FftPlan {
   FftArray<T> chirp_, filter_;
 };
 
-// Whether a transform of length n is a convolution, which only plans for one line can do.
+// Whether a transform of length n is computed as a convolution, which only plans for one line support.
 bool IsFftConvolution(int64_t n);
 
 // Sets re and im to cos and sin of -2 pi k / n.

@@ -1,4 +1,4 @@
-// The functions of graphs. They are not in the library libxlad_cuda_driver_double_without_graphs.so.
+// The functions for graphs. They are not in the library libxlad_cuda_driver_double_without_graphs.so.
 #include <atomic>
 #include <utility>
 
@@ -69,7 +69,7 @@ Result cuGraphLaunch(GraphExecHandle exec, StreamHandle stream) {
     if (const Result checked = CheckOperation(node); checked != kSuccess) return checked;
   }
   ++counts.launches;
-  // An update does not change a launch before it.
+  // An update does not change earlier launches.
   stream->queue.Add([nodes = exec->nodes] {
     for (const Operation& node : *nodes) {
       if (const Result result = RunOperation(node); result != kSuccess) return result;
