@@ -370,7 +370,7 @@ ENTRY e {
                                  "instructions; unroll it or move it out"));
 }
 
-// A reducer with conditionals whose branches, the same for all of them, have 20,000 instructions each.
+// A reducer with conditionals. All of them have the same branches: one of about 20,000 instructions, and the identity.
 std::unique_ptr<Module> ProgramWithLargeBranches(int conditionals) {
   std::string text = "HloModule m\nlarge { x0 = f32[] parameter(0)\n";
   for (int i = 1; i < 20'000; ++i) absl::StrAppend(&text, "x", i, " = f32[] cosine(x", i - 1, ")\n");

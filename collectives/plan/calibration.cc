@@ -71,7 +71,7 @@ bool Solve(std::array<Vector, kTerms> matrix, Vector right, unsigned subset, Vec
 
 // Non-negative least squares: minimizes the sum of (terms * times - 1)^2 over times >= 0. There are only kTerms times,
 // so every subset of them is tried: the other times are 0, and the least-squares solution is a candidate if it has no
-// negative time. The best candidate is the result. Terms that are in no row keep their values of `base`.
+// negative time. The best candidate is the result. Terms that are in no row keep their values from `base`.
 Vector Fit(const std::vector<Vector>& rows, const Vector& base) {
   Vector scale{};
   for (const Vector& row : rows) {

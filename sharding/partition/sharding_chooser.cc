@@ -52,8 +52,8 @@ AxisList AxesOfOneOperand(const std::vector<OperandArray>& operands, const Value
 // The heavy work of a device. Because it has precedence in AssignmentCost, heavy work is not repeated to save bytes.
 // For example, gathering the activations and computing a weight's gradient on every device may send less than reducing
 // the gradient. The work of a device would then not shrink with the number of devices. The axes of `alone`
-// (AxesOfOneOperand) are exempt: if an assignment does not use such an axis, its work is divided by the axis anyway.
-// Fractions of points are used so that uneven splits have no disadvantage.
+// (AxesOfOneOperand) are exempt: if an assignment does not use such an axis, its work is divided by the size of the
+// axis anyway. Fractions of points are used so that uneven splits have no disadvantage.
 double HeavyWork(const OpRule& rule, const Assignment& assignment, const AxisList& alone) {
   double work = 1;
   for (size_t f = 0; f < assignment.size(); ++f) {

@@ -32,7 +32,7 @@ struct StormWorkers::Task {
   std::set<int64_t> checkpoint_steps;         // The steps that CheckpointAt messages have named.
   std::map<int64_t, CheckpointShard> shards;  // The written but uncommitted shards, by step.
   int committed_checks = 0;                   // How often in a row CheckNotices has found a committed one.
-  int start_checks = 0;                       // How often in a row it was ready, and the worker did not know the start.
+  int start_checks = 0;                       // How often in a row it has found a ready task without news of the start.
   int64_t saved_step = -1;                    // The last step whose state was written, or the first step.
   int64_t skipped_step = -1;                  // The last step whose state could not be written.
   bool has_read = false;      // Whether the task has read the state from which the attempt starts.
