@@ -120,7 +120,8 @@ void AddEndpointFlags(CLI::App* app, Endpoint* endpoint, UseOwnJoinFile own) {
   auto join = std::make_shared<std::string>();
   app->add_option("--join", *join, "join file of `xlad token`: address, certificate and token in one")
       ->envname("XLAD_JOIN");
-  app->add_option("--coordinator", endpoint->address, "the coordinator, HOST:PORT")
+  app->add_option("--coordinator", endpoint->address,
+                  "the coordinator, HOST:PORT; except for worker, the join file of this user precedes the default")
       ->envname("XLAD_COORDINATOR")
       ->check(Address())
       ->capture_default_str();

@@ -115,6 +115,7 @@ inline constexpr char kAdvertiseHelp[] =
 // Help of --http, which docs/reference/metrics.md describes.
 inline constexpr char kHttpHelp[] = "HOST:PORT for metrics (/metrics), health (/livez, /readyz) and the dashboard (/)";
 // Help of --cache. CacheFolder (base/cache_folder.h) interprets the flag's value.
-inline constexpr char kCacheHelp[] = "folder in which executables are cached; off: no cache; default: XLAD_CACHE";
+inline constexpr char kCacheHelp[] =
+    "folder in which executables are cached; off: no cache; default: that of XLAD_CACHE (docs/reference/commands.md)";
 
 }  // namespace xlad::cli

@@ -183,7 +183,8 @@ void AddTune(CLI::App& parent, Action* action) {
   app->add_option("-o", options->output, "write the schedules to FILE instead of the cache folder")
       ->check(NamedOutputFile());
   app->add_option("--cache", options->cache,
-                  "folder in which `xlad run` finds the schedules; default: XLAD_CACHE");
+                  "folder in which `xlad run` finds the schedules; default: that of XLAD_CACHE "
+                  "(docs/reference/commands.md)");
   AddFormatFlag(app, &options->format);
   app->callback([=] {
     *action = [=] {
