@@ -32,7 +32,7 @@ using tensor::ElementType;
 using tensor::FloatFormat;
 
 // The representation of elements in memory and while they are reduced. One load reads one vector.
-template <typename T, class Tag = hn::ScalableTag<T> >
+template <typename T, class Tag = hn::ScalableTag<T>>
 struct Plain {
   using Storage = T;
   using D = Tag;
@@ -49,7 +49,7 @@ struct Plain {
 };
 
 // In pred, zero is false and every other value is true. The results are 0 and 1.
-template <class Tag = hn::ScalableTag<uint8_t> >
+template <class Tag = hn::ScalableTag<uint8_t>>
 struct Pred : Plain<uint8_t, Tag> {
   static HWY_INLINE hn::Vec<Tag> Load(const uint8_t* from) {
     return hn::Min(hn::LoadU(Tag(), from), hn::Set(Tag(), 1));
@@ -57,7 +57,7 @@ struct Pred : Plain<uint8_t, Tag> {
 };
 
 // The formulas are those of tensor/small_float.h, element by element.
-template <ElementType kType, class Tag = hn::ScalableTag<float> >
+template <ElementType kType, class Tag = hn::ScalableTag<float>>
 struct Small {
   static constexpr const FloatFormat& kFormat = *tensor::FloatFormatOf(kType);
   using Storage = std::conditional_t<(kFormat.bits > 8), uint16_t, uint8_t>;
@@ -134,7 +134,7 @@ HWY_INLINE V Combine(D d, V a, V b) {
   if constexpr (kReduction == Reduction::kOr) return hn::Or(a, b);
   if constexpr (kReduction == Reduction::kMax || kReduction == Reduction::kMin) {
     constexpr bool kIsMax = kReduction == Reduction::kMax;
-    if constexpr (hwy::IsFloat<hn::TFromD<D> >()) {
+    if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
       const auto first = kIsMax ? hn::Gt(a, b) : hn::Lt(a, b);
       const V unequal = hn::IfThenElse(hn::Or(first, hn::IsNaN(a)), a, b);
       // Equal operands differ at most in the sign of a zero, and -0 is less than +0.
@@ -150,7 +150,7 @@ HWY_INLINE V Combine(D d, V a, V b) {
 template <Reduction kReduction, class D, class V>
 HWY_INLINE V Final(D d, V value, size_t sources) {
   if constexpr (kReduction == Reduction::kAverage) {
-    return hn::Div(value, hn::Set(d, static_cast<hn::TFromD<D> >(sources)));
+    return hn::Div(value, hn::Set(d, static_cast<hn::TFromD<D>>(sources)));
   } else {
     return value;
   }
@@ -296,7 +296,7 @@ int64_t ElementsBeforeAligned(absl::Span<void* const> dsts, int64_t vector_bytes
 template <class Access, Reduction kReduction, Shape kShape = Shape::kChain>
 void Reduce(absl::Span<void* const> dsts, absl::Span<const void* const> sources, int64_t count, StoreKind store) {
   using Storage = typename Access::Storage;
-  constexpr bool kCanStream = std::is_same_v<Storage, hn::TFromD<typename Access::D> >;
+  constexpr bool kCanStream = std::is_same_v<Storage, hn::TFromD<typename Access::D>>;
   const int64_t lanes = hn::Lanes(typename Access::D());
   const int64_t block = kUnroll * lanes;
   int64_t at = 0;
@@ -380,7 +380,7 @@ ReduceKernels Float(Reduction reduction) {
 
 template <ElementType kType>
 ReduceKernels SmallFloat(Reduction reduction) {
-  return Floating<Small<kType>, Small<kType, hn::CappedTag<float, 4> > >(reduction);
+  return Floating<Small<kType>, Small<kType, hn::CappedTag<float, 4>>>(reduction);
 }
 
 // Signed and unsigned integers differ only in comparisons. The scalar loop computes averages, and products of integers
@@ -392,7 +392,7 @@ ReduceKernels Integer(Reduction reduction) {
   if (reduction == Reduction::kMax) return kKernels<Full, Half, Reduction::kMax>;
   if (reduction == Reduction::kMin) return kKernels<Full, Half, Reduction::kMin>;
   if constexpr (std::is_signed_v<T>) {
-    return Integer<std::make_unsigned_t<T> >(reduction);
+    return Integer<std::make_unsigned_t<T>>(reduction);
   } else {
     if (reduction == Reduction::kAnd) return kKernels<Full, Half, Reduction::kAnd>;
     if (reduction == Reduction::kOr) return kKernels<Full, Half, Reduction::kOr>;
@@ -406,7 +406,7 @@ ReduceKernels Integer(Reduction reduction) {
 }
 
 ReduceKernels Logical(Reduction reduction) {
-  using Half = Pred<hn::CappedTag<uint8_t, 16> >;
+  using Half = Pred<hn::CappedTag<uint8_t, 16>>;
   if (reduction == Reduction::kXor) return kKernels<Pred<>, Half, Reduction::kXor>;
   if (reduction == Reduction::kAverage) return {};
   const bool any = reduction == Reduction::kSum || reduction == Reduction::kMax || reduction == Reduction::kOr;
