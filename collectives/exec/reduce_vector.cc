@@ -375,7 +375,7 @@ ReduceKernels Floating(Reduction reduction) {
 
 template <typename T>
 ReduceKernels Float(Reduction reduction) {
-  return Floating<Plain<T>, Plain<T, hn::CappedTag<T, 16 / sizeof(T)> > >(reduction);
+  return Floating<Plain<T>, Plain<T, hn::CappedTag<T, 16 / sizeof(T)>>>(reduction);
 }
 
 template <ElementType kType>
@@ -388,7 +388,7 @@ ReduceKernels SmallFloat(Reduction reduction) {
 template <typename T>
 ReduceKernels Integer(Reduction reduction) {
   using Full = Plain<T>;
-  using Half = Plain<T, hn::CappedTag<T, 16 / sizeof(T)> >;
+  using Half = Plain<T, hn::CappedTag<T, 16 / sizeof(T)>>;
   if (reduction == Reduction::kMax) return kKernels<Full, Half, Reduction::kMax>;
   if (reduction == Reduction::kMin) return kKernels<Full, Half, Reduction::kMin>;
   if constexpr (std::is_signed_v<T>) {
