@@ -1,7 +1,6 @@
 #include "runtime/devices/cpu/cpu_device.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -12,7 +11,6 @@
 
 #include "base/kernel_abi.h"
 #include "base/rounding.h"
-#include "runtime/devices/cpu/dnnl_util.h"
 #include "runtime/devices/cpu/host_target.h"
 #include "runtime/devices/cpu/library_op.h"
 #include "runtime/devices/cpu/matrix_code.h"
@@ -171,9 +169,11 @@ class CpuExecutable final : public LoadedExecutable {
       if (!op.ok()) return Annotate(op.status(), absl::StrCat("executable '", executable_.name(), "', op ", i));
       ops_.push_back(*std::move(op));
     }
+    matrix_code_->OnLoad(std::any_of(ops_.begin(), ops_.end(), [](const auto& op) { return op->needs_matrix_code(); }));
     return absl::OkStatus();
   }
 
+  const std::shared_ptr<MatrixCode> matrix_code_ = MatrixCodeOfProcess();
   Executable executable_;
   std::unique_ptr<LoadedObject> object_;
   std::vector<std::unique_ptr<PreparedLibraryOp>> ops_;
@@ -272,7 +272,6 @@ absl::StatusOr<std::unique_ptr<Launcher>> CpuExecutable::MakeLauncher(int32_t pa
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice() : matrix_code_([] { GenerateMatrixCode(); }, kWaitForProgram) {}
   std::string Name() const override { return kName; }
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes, MemoryKind kind) override {
     if (MemoryKind_IsValid(kind)) return AllocateMemory(bytes);
@@ -285,17 +284,12 @@ class CpuDevice final : public Device {
   }
   absl::StatusOr<std::unique_ptr<LoadedExecutable>> Load(Executable executable) override {
     XLAD_RETURN_IF_ERROR(CheckTarget(executable, kName));
-    XLAD_ASSIGN_OR_RETURN(auto loaded, CpuExecutable::Load(std::move(executable), {}));
-    const auto& ops = loaded->ops();
-    matrix_code_.OnLoad(std::any_of(ops.begin(), ops.end(), [](const auto& op) { return op->needs_matrix_code(); }));
-    return loaded;
+    return LoadNativeCode(std::move(executable));
   }
 
  private:
-  // A process that is started for a program loads it within this time.
-  static constexpr std::chrono::milliseconds kWaitForProgram{1000};
-
-  MatrixCode matrix_code_;
+  // The wait for a program begins when the process makes a device.
+  const std::shared_ptr<MatrixCode> matrix_code_ = MatrixCodeOfProcess();
 };
 
 }  // namespace

@@ -4,7 +4,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -24,6 +26,11 @@ class MatrixCode {
     is_needed_ = is_needed_ || needs_code;
     changed_.notify_all();
   }
+  // Whether one of the loaded programs needs the code. Null if no program has been loaded.
+  std::optional<bool> is_needed() const {
+    const std::lock_guard lock(mutex_);
+    return is_loaded_ ? std::optional(is_needed_) : std::nullopt;
+  }
 
  private:
   void Run(const std::stop_token& stop) {
@@ -37,10 +44,15 @@ class MatrixCode {
 
   const std::function<void()> generate_;
   const std::chrono::milliseconds wait_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   bool is_loaded_ = false, is_needed_ = false;
   std::jthread thread_;  // Declared last, because it uses the other members.
 };
+
+// Returns the object that all cpu devices and all programs of native code in this process share. It calls
+// GenerateMatrixCode (dnnl_util.h). The first owner makes it. The last owner destroys it, which takes about 30 ms if the
+// code is being generated, and otherwise no time. Thread-safe.
+std::shared_ptr<MatrixCode> MatrixCodeOfProcess();
 
 }  // namespace xlad::runtime
