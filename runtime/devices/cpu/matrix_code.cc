@@ -1,5 +1,8 @@
 #include "runtime/devices/cpu/matrix_code.h"
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include "runtime/devices/cpu/dnnl_util.h"
 
 namespace xlad::runtime {
@@ -13,9 +16,13 @@ constexpr std::chrono::milliseconds kWaitForProgram{1000};
 std::shared_ptr<MatrixCode> MatrixCodeOfProcess() {
   static std::mutex mutex;
   static std::weak_ptr<MatrixCode> shared;
+  static pid_t process = 0;  // The one that made `shared`.
   const std::lock_guard lock(mutex);
-  std::shared_ptr<MatrixCode> code = shared.lock();
-  if (code == nullptr) shared = code = std::make_shared<MatrixCode>([] { GenerateMatrixCode(); }, kWaitForProgram);
+  std::shared_ptr<MatrixCode> code = process == getpid() ? shared.lock() : nullptr;
+  if (code == nullptr) {
+    shared = code = std::make_shared<MatrixCode>([] { GenerateMatrixCode(); }, kWaitForProgram);
+    process = getpid();
+  }
   return code;
 }
 

@@ -51,8 +51,9 @@ class MatrixCode {
 };
 
 // Returns the object that all cpu devices and all programs of native code in this process share. It calls
-// GenerateMatrixCode (dnnl_util.h). The first owner makes it. The last owner destroys it, which takes about 30 ms if the
-// code is being generated, and otherwise no time. Thread-safe.
+// GenerateMatrixCode (dnnl_util.h). The first owner makes it. The last owner destroys it, and waits about 30 ms if the
+// code is being generated. Threads do not survive a fork. Therefore a child process makes its own object, and must not
+// destroy the devices and programs of its parent. Thread-safe.
 std::shared_ptr<MatrixCode> MatrixCodeOfProcess();
 
 }  // namespace xlad::runtime

@@ -1,6 +1,7 @@
 #include "runtime/devices/cpu/matrix_code.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <future>
@@ -32,6 +33,15 @@ TEST(MatrixCode, IsGeneratedWhileAProcessWaitsForAProgram) {
   std::promise<void> generated;
   const MatrixCode code([&] { generated.set_value(); }, std::chrono::milliseconds(1));
   generated.get_future().wait();
+}
+
+TEST(MatrixCode, IsSharedByAProcess) {
+  const std::shared_ptr<MatrixCode> code = MatrixCodeOfProcess();
+  EXPECT_EQ(MatrixCodeOfProcess(), code);
+#if __has_feature(thread_sanitizer)
+  GTEST_SKIP() << "under ThreadSanitizer, a child process of a process with threads cannot start threads";
+#endif
+  EXPECT_EXIT(_exit(MatrixCodeOfProcess() == code ? 1 : 0), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
