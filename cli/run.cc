@@ -312,7 +312,8 @@ void AddRun(CLI::App& parent, Action* action) {
   AddCompileFlags(app, &options->compile);
   AddTierFlag(app, &options->compile);
   app->add_option("--cache", options->cache, kCacheHelp);
-  app->add_option("--data", options->data_folder, "keep logs and the partitioned program in this folder")
+  app->add_option("--data", options->data_folder,
+                  "keep the job, its checkpoints and timeline, logs and the partitioned program in this folder")
       ->check(NotEmpty());
   auto* const profile = app->add_flag("--profile", options->profile,
                                       "train in this process, and print the time of every kernel, its operations and "
