@@ -1,5 +1,6 @@
 #include <cstdio>
 
+#include "base/file_error.h"
 #include "base/random.h"
 #include "cli/command.h"
 #include "cli/compile_flags.h"
@@ -44,7 +45,7 @@ int RunSubmit(const SubmitOptions& options) {
   if (options.client_key.empty()) std::fprintf(stderr, "xlad: submitting with --key %s\n", key.c_str());
   const auto id = (*client)->Submit(*job, key);
   if (!id.ok()) {
-    if (!absl::IsUnavailable(id.status())) return Fail(id.status());
+    if (!absl::IsUnavailable(id.status()) || IsFileError(id.status())) return Fail(id.status());
     return Fail(absl::UnavailableError(absl::StrCat(id.status().message(), "; if the coordinator may have accepted ",
                                                     "the job, submit again with --key ", key, " to learn its id")));
   }
