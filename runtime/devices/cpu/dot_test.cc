@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "base/random.h"
 #include "base/testing/case_count.h"
 #include "runtime/devices/cpu/dot_shape.h"
@@ -371,12 +372,14 @@ TEST(Dot, ComputesSmallDotsByItsOwnLoops) {
 }
 
 TEST(Dot, NeedsMatrixCodeIfItIsLarge) {
-  const auto needs_code = [](const Numbers& numbers) {
-    const DotOp op = MakeOp(numbers, ElementType::kF32, ElementType::kF32, ElementType::kF32);
-    return (*PrepareDot(op))->needs_matrix_code();
+  const auto prepared = [](const Numbers& numbers) {
+    return *PrepareDot(MakeOp(numbers, ElementType::kF32, ElementType::kF32, ElementType::kF32));
   };
-  EXPECT_FALSE(needs_code({{64, 64}, {64, 64}, {}, {}, {1}, {0}}));
-  EXPECT_TRUE(needs_code({{256, 1024}, {1024, 1024}, {}, {}, {1}, {0}}));
+  EXPECT_FALSE(prepared({{64, 64}, {64, 64}, {}, {}, {1}, {0}})->needs_matrix_code());
+  const auto large = prepared({{256, 1024}, {1024, 1024}, {}, {}, {1}, {0}});
+  // With AVX-512, oneDNN may choose an implementation that does not use this code.
+  if (!absl::StrContains(large->Description(), "gemm")) GTEST_SKIP() << large->Description();
+  EXPECT_TRUE(large->needs_matrix_code());
 }
 
 // Operands of panels of 32 columns are read in place, whatever their size.
