@@ -6,6 +6,7 @@ import os
 import pathlib
 import queue
 import signal
+import site
 import socket
 import subprocess
 import sys
@@ -181,6 +182,7 @@ finally:
             (("train.py", package, contextlib.__file__, package, queue.__file__), "train.py:3"),
             (("train.py", "<string>", package, installed, package, grpc.__file__, "<frozen importlib>"), "<string>:3"),
             (("train.py", installed, package), "train.py:3"),
+            (("train.py", package, str(pathlib.Path(site.getsitepackages()[-1], "trainer.py"))), "train.py:3"),
             (("<frozen runpy>", installed, package), f"{installed}:3"),
             (("train.py", package, "train.py"), ""),
             (("train.py", package, installed, "train.py", package), ""),

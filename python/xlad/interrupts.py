@@ -31,7 +31,7 @@ _PACKAGE = os.path.dirname(__file__) + os.sep
 # Files that are not the user's: those of Python, and of this package and other installed ones.
 _LIBRARIES = (_PACKAGE, _GRPC, "<frozen ", os.path.dirname(os.__file__) + os.sep,
               *(os.path.join(folder, "") for folder in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"),
-                                                        site.getusersitepackages())))
+                                                        *site.getsitepackages(), site.getusersitepackages())))
 _WAIT = threading.Condition.wait.__code__
 _users = 0
 _critical = 0  # The number of `put_off` blocks that the main thread is in.
