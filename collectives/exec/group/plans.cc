@@ -43,10 +43,10 @@ int64_t OneShotBytes(const CollectiveSpec& spec, bool registered, const GroupMac
   return registered ? std::min(bytes, kWindowBytes - 1) : bytes;
 }
 
-// If ranks share cores and their buffers take up half of the last-level cache or more, the cache is about this many times
-// as large as the slots of all ranks, unless a slot would be smaller than kSlotBytesWithOwnCore. With 8 ranks on 2 cores
-// and a cache of 32 MiB, an AllToAll of 1 MiB is fastest with 6 chunks (among 2, 4, 6, 8 and 16), and with 4 ranks with
-// 3 or 6.
+// If ranks share cores and their buffers take up half of the last-level cache or more, the cache is about this many
+// times as large as the slots of all ranks, unless a slot would be smaller than kSlotBytesWithOwnCore. With 8 ranks on
+// 2 cores and a cache of 32 MiB, an AllToAll of 1 MiB is fastest with 6 chunks (among 2, 4, 6, 8 and 16), and with 4
+// ranks with 3 or 6.
 constexpr int64_t kCacheBytesPerSlotByte = 6;
 // A rank has two slots for each of two operations, which alternate between the halves of the scratch.
 constexpr int64_t kSlotsOfRank = 4;
