@@ -71,9 +71,9 @@ function(xlad_library name)
   endif()
 endfunction()
 
-# xlad_tests(NAME [FOLDERS ...] [DEPENDS ...] [ASAN_SHARDS n]): one test binary of all *_test.cc. The binary is one ctest
-# test, so that only one process is started for it. Under AddressSanitizer, it is n ctest tests NAME_1 to NAME_n, each
-# with a part of the cases, so that a long test uses more than one core.
+# xlad_tests(NAME [FOLDERS ...] [DEPENDS ...] [ASAN_SHARDS n]): one test binary of all *_test.cc. The binary is one
+# ctest test, so that only one process is started for it. Under AddressSanitizer, it is n ctest tests NAME_1 to NAME_n,
+# each with a part of the cases, so that a long test uses more than one core.
 function(xlad_tests name)
   cmake_parse_arguments(ARG "" "ASAN_SHARDS" "FOLDERS;DEPENDS" ${ARGN})
   set(patterns ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc)
