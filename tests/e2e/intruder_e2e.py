@@ -13,7 +13,7 @@ from harness import OWN_EXAMPLES, PATIENCE_S, REPO, folder, wait_for, xlad
 from hosts_e2e import cannot_make_hosts, hosts
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
-STEPS = 2000  # They take longer than the attack, during which the job must train.
+STEPS = 3000  # They take longer than the attack, during which the job must train.
 PYTHON = REPO / "build/venv/bin/python"
 HERE = pathlib.Path(__file__).parent
 # Calls a step until the file exists that is the second argument, and then as often again, undisturbed.
@@ -89,7 +89,8 @@ class Intruder(unittest.TestCase):
                 self.assert_refused(results)
                 self.assertEqual([result.get("answers", {}) for result in results if "TLS" in result["attack"]],
                                  [{}, {}], "a data port answered a handshake without the attempt's key")
-            after = wait_for(lambda: running_after(job["step"]), "the job to continue")
+            during = wait_for(lambda: running_after(job["step"]), "the job to train during the attack")
+            after = wait_for(lambda: running_after(during["step"]), "the job to continue")
             self.assertEqual(after["attempt"], 1, "an attempt ended during the attack")
             self.assertEqual(command.wait(PATIENCE_S), 0, (where / "submit.log").read_text())
             log = (where / "worker2.log").read_text()
