@@ -107,22 +107,77 @@ ENTRY e {
   EXPECT_LE(result.compiled_objects, 1);
 }
 
-// The kernel of four sines is negligible, and therefore not optimized, only beside a kernel that takes much longer.
-TEST(ObjectCache, NegligibleKernelsHaveOtherObjects) {
+// A program with the instruction `b`, which reads the parameters y and z and may call the computation `called`.
+std::string Alone(const std::string& shape, const std::string& b, const std::string& called) {
+  return absl::StrCat("HloModule alone\n", called, "ENTRY e {\n  y = f32[4] parameter(0)\n  z = f32[4] parameter(1)\n",
+                      b, "  ROOT r = (", shape, ") tuple(b)\n}\n");
+}
+
+// The same program with another kernel, whose estimated time is 330 microseconds.
+std::string BesideALargeKernel(const std::string& shape, const std::string& b, const std::string& called) {
+  const std::string large = "  x = f32[1000000] parameter(2)\n  a = f32[1000000] tanh(x)\n";
+  return absl::StrReplaceAll(Alone(shape, b, called),
+                             {{"  ROOT r = (", large + "  ROOT r = (f32[1000000], "}, {"tuple(b)", "tuple(a, b)"}});
+}
+
+// Whether the kernel `b` is negligible beside the large kernel. Alone, it is not negligible. Negligible kernels are not
+// optimized, so their objects have other keys.
+bool IsNegligible(const std::string& shape, const std::string& b, const std::string& called = "") {
   MemoryObjects objects;
-  const std::string alone = "HloModule alone\nENTRY e {\n  y = f32[4] parameter(0)\n  ROOT b = f32[4] sine(y)\n}\n";
-  const std::string both = R"(HloModule both
-ENTRY e {
-  x = f32[1000000] parameter(0)
-  y = f32[4] parameter(1)
-  a = f32[1000000] tanh(x)
-  b = f32[4] sine(y)
-  ROOT r = (f32[1000000], f32[4]) tuple(a, b)
-})";
-  EXPECT_EQ(CompileText(both, &objects).compiled_objects, 2);
-  EXPECT_EQ(CompileText(both, &objects).reused_objects, 2);
-  EXPECT_EQ(CompileText(alone, &objects).compiled_objects, 1);
-  EXPECT_EQ(CompileText(alone, &objects).reused_objects, 1);
+  EXPECT_EQ(CompileText(BesideALargeKernel(shape, b, called), &objects).compiled_objects, 2) << b;
+  EXPECT_EQ(CompileText(BesideALargeKernel(shape, b, called), &objects).reused_objects, 2) << b;
+  const CompileResult alone = CompileText(Alone(shape, b, called), &objects);
+  EXPECT_EQ(alone.compiled_objects + alone.reused_objects, 1) << b;
+  EXPECT_EQ(CompileText(Alone(shape, b, called), &objects).reused_objects, 1) << b;
+  return alone.compiled_objects == 1;
+}
+
+TEST(ObjectCache, NegligibleKernelsHaveOtherObjects) { EXPECT_TRUE(IsNegligible("f32[4]", "  b = f32[4] sine(y)\n")); }
+
+// The time of a sort is not known.
+TEST(ObjectCache, SortsAreNotNegligible) {
+  const std::string less =
+      "less {\n  p = f32[] parameter(0)\n  q = f32[] parameter(1)\n  ROOT l = pred[] compare(p, q), direction=LT\n}\n";
+  EXPECT_FALSE(IsNegligible("f32[4]", "  b = f32[4] sort(y), dimensions={0}, to_apply=less\n", less));
+}
+
+// The operations on four elements would be negligible, but they are computed for each of 600 elements of the result.
+TEST(ObjectCache, MembersThatAreComputedOftenAreNotNegligible) {
+  const std::string few =
+      "  f = f32[4] add(y, z)\n  g = f32[4] multiply(f, y)\n  h = f32[4] subtract(g, z)\n"
+      "  i = f32[4] maximum(h, y)\n  j = f32[4] multiply(i, z)\n";
+  EXPECT_FALSE(IsNegligible("f32[150,4]", few + "  b = f32[150,4] broadcast(j), dimensions={1}\n"));
+  EXPECT_TRUE(IsNegligible("f32[4]", few + "  b = f32[4] add(j, y)\n"));
+}
+
+// 20 kernels, each of which takes a small share of the step, take more than 1 % together.
+TEST(ObjectCache, NegligibleKernelsTakeLittleTogether) {
+  MemoryObjects objects;
+  const std::string beside =
+      absl::StrReplaceAll(Layers("tanh", "  z = f32[4000000] parameter(20)\n  a = f32[4000000] tanh(z)\n"),
+                          {{"ROOT r = (", "ROOT r = (f32[4000000], "}, {"tuple(", "tuple(a, "}});
+  EXPECT_EQ(CompileText(beside, &objects).compiled_objects, 21);
+  const CompileResult alone = CompileText(Layers("tanh"), &objects);
+  EXPECT_GE(alone.compiled_objects, 1) << "none is negligible";
+  EXPECT_GE(alone.reused_objects, 10) << "too many are negligible";
+}
+
+// A program whose objects are all in the cache or negligible has no object that is compiled quickly only for now.
+TEST(ObjectCache, NegligibleKernelsAreNotQuick) {
+  MemoryObjects objects;
+  CompileOptions options;
+  options.objects = &objects;
+  options.quick = true;
+  const auto is_quick = [&](const std::string& text) {
+    const auto result = CompileWithListings(RequestFor(**hlo::ParseText(text)), options, false);
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() && result->executable.quick();
+  };
+  const std::string first = BesideALargeKernel("f32[4]", "  b = f32[4] sine(y)\n", "");
+  EXPECT_TRUE(is_quick(first));
+  EXPECT_EQ(CompileText(first, &objects).compiled_objects, 1) << "the negligible kernel is not reused";
+  EXPECT_FALSE(is_quick(first));
+  EXPECT_FALSE(is_quick(BesideALargeKernel("f32[4]", "  b = f32[4] cosine(y)\n", "")));
 }
 
 // The largest number of calls of one kernel of several tiles in the native programs of a program.

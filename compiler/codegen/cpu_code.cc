@@ -52,25 +52,41 @@ int64_t WeightOf(const KernelRequest& kernel) {
   return weight;
 }
 
-// A high estimate of the time of a fusion or elementwise instruction in code that LLVM has not optimized. Infinity for
-// other instructions, such as sorts, whose time is not known.
-double UnoptimizedNs(const Instruction& root) {
-  if (root.opcode() == Opcode::kFusion) {
-    double ns = 0;
-    for (const auto& instruction : root.called()[0]->instructions()) ns += UnoptimizedNs(*instruction);
-    return ns;
-  }
-  const double elements = static_cast<double>(hlo::ElementsOfLargestLeaf(root.shape()));
+// The number of elements that an instruction computes or, if it is a reduction, that it reduces.
+int64_t CountedElements(const Instruction& instruction) {
+  const bool reduces = instruction.opcode() == Opcode::kReduce;
+  return hlo::ElementsOfLargestLeaf(reduces ? instruction.operand(0)->shape() : instruction.shape());
+}
+
+// A high estimate of the time of an elementwise instruction or member of a fusion that is computed `times` times, in
+// code that LLVM has not optimized. Infinity for other instructions, such as sorts, whose time is not known.
+double UnoptimizedNs(const Instruction& instruction, int64_t times) {
+  const double expensive_ns = kMaxNsOfExpensive * static_cast<double>(times);
   // Conversions from and to small floats consist of several operations.
-  const bool is_small = root.shape().is_array() && tensor::IsSmallFloat(root.shape().type());
-  const double cheap_ns = elements * (is_small ? kMaxNsOfExpensive : kMaxNsOfCheap);
-  if (root.opcode() == Opcode::kParameter || root.opcode() == Opcode::kTuple) return cheap_ns;
-  if (root.opcode() == Opcode::kReduce) {
-    return kMaxNsOfExpensive * static_cast<double>(root.operand(0)->shape().elements());
-  }
-  const OpCost cost = CostOf(root);
+  const bool is_small = instruction.shape().is_array() && tensor::IsSmallFloat(instruction.shape().type());
+  const double cheap_ns = is_small ? expensive_ns : kMaxNsOfCheap * static_cast<double>(times);
+  if (instruction.opcode() == Opcode::kParameter || instruction.opcode() == Opcode::kTuple) return cheap_ns;
+  if (instruction.opcode() == Opcode::kReduce) return expensive_ns;
+  const OpCost cost = CostOf(instruction);
   if (cost == OpCost::kNotFusible) return HUGE_VAL;
-  return cost == OpCost::kExpensive ? elements * kMaxNsOfExpensive : cheap_ns;
+  return cost == OpCost::kExpensive ? expensive_ns : cheap_ns;
+}
+
+// The same estimate for a kernel. A fusion may compute a member for each element of a larger member, such as a
+// broadcast, so every member counts as often as the largest. Only single elements are computed once. The few members
+// that are needed at several positions for one element of the result are not counted several times.
+double UnoptimizedKernelNs(const Instruction& root) {
+  if (root.opcode() != Opcode::kFusion) return UnoptimizedNs(root, CountedElements(root));
+  int64_t most = 1;
+  for (const auto& member : root.called()[0]->instructions()) {
+    if (member->opcode() != Opcode::kParameter) most = std::max(most, CountedElements(*member));
+  }
+  double ns = 0;
+  for (const auto& member : root.called()[0]->instructions()) {
+    const int64_t own = CountedElements(*member);
+    ns += UnoptimizedNs(*member, own == 1 ? 1 : std::max(own, most));
+  }
+  return ns;
 }
 
 // A kernel or native program. `key` is the key of its object, and empty until it has been emitted for the first time.
@@ -154,7 +170,7 @@ class CpuCode {
       std::vector<Step> nested = {step};
       ForEachKernelStep(&nested, [&](const KernelStep* kernel) {
         const size_t k = numbers_.at(kernel->symbol());
-        ns[k] += step.has_kernel() ? UnoptimizedNs(*program_.kernels[k].root) : HUGE_VAL;
+        ns[k] += step.has_kernel() ? UnoptimizedKernelNs(*program_.kernels[k].root) : HUGE_VAL;
       });
     }
     std::vector<size_t> order(kernels_.size());

@@ -33,8 +33,8 @@ struct EmittedCode {
 // from `objects`, and equal programs have equal code. The objects are compiled in at most UsableThreads() threads
 // (base/process/cores.h).
 //
-// Kernels are negligible if they take a very small share of a step even if LLVM does not optimize them. They are always
-// compiled quickly. Which kernels are negligible depends only on the program.
+// Kernels are negligible if, by a high estimate, they take a very small share of a step even if LLVM does not optimize
+// them. They are always compiled quickly. Which kernels are negligible depends only on the program.
 //
 // For GPUs, the kernels keep their symbols. PTX is one object; code of simulated GPUs has an object for each kernel.
 // Errors are those of ObjectEmitter.
