@@ -9,8 +9,8 @@ enum class OpCost {
   kFree,        // Index arithmetic or a register move, such as broadcast, reshape, slice, iota or a scalar constant.
   kCheap,       // A few machine instructions, such as add, multiply, compare or select.
   kExpensive,   // Tens of cycles, or a loop, such as divide, exponential, gather or reduce.
-  kNotFusible,  // Must be a step by itself. Also a reduction of tuples, which can be the root of a fusion but no other
-                // member.
+  // Must be a step by itself. A reduction of tuples has this cost too, but it can be the root of a fusion.
+  kNotFusible,
 };
 
 OpCost CostOf(const hlo::Instruction& instruction);
