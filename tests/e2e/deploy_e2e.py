@@ -295,6 +295,10 @@ class Container(unittest.TestCase):
 # forwards SIGUSR1.
 SRUN = """#!/bin/bash
 while [ "${1#--}" != "$1" ]; do shift; done
+if [ "$SRUN_CPUS_PER_TASK" != 16 ]; then
+  echo "srun: found SRUN_CPUS_PER_TASK=$SRUN_CPUS_PER_TASK, expected the 16 of sbatch" >&2
+  exit 1
+fi
 for rank in 0 1; do
   SLURM_PROCID=$rank SLURM_LOCALID=0 SLURM_NODEID=$rank SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 \\
     SLURM_STEP_NODELIST=n[1-2] SLURM_STEP_TASKS_PER_NODE='1(x2)' "$@" &
@@ -330,7 +334,7 @@ class Slurm(unittest.TestCase):
             (where / name).chmod(0o755)
         return {**os.environ, "PATH": f"{where}:{os.environ['PATH']}", "XLAD": XLAD, "XLAD_DATA": str(where / "data"),
                 "XLAD_PORT": str(free_ports(1)[0]), "XLAD_DEVICES": "2", "SLURM_JOB_ID": "4711",
-                "SLURM_JOB_NUM_NODES": "2",
+                "SLURM_JOB_NUM_NODES": "2", "SLURM_CPUS_PER_TASK": "16",
                 "SLURM_SUBMIT_DIR": str(where), "SLURMD_NODENAME": own_address()}
 
     def test_the_batch_script_saves_the_state_at_sigterm_and_exits_with_75(self):
