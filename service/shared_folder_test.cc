@@ -1,6 +1,7 @@
 // Checkpoints in a shared folder: which files are removed, and when.
 
 #include "service/testing/cluster.h"
+#include "storage/checkpoint_index.h"
 #include "storage/checkpoint_shard.h"
 #include "storage/uri.h"
 
@@ -151,6 +152,31 @@ TEST_F(SharedFolderTest, AnIndexThatIsWrittenAfterTheJobWasRemovedIsRemoved) {
   EXPECT_THAT(dropped, IsEmpty());
   Do([&](CoordinatorCore& c) { c.OnIndexStored(request, stored); });
   EXPECT_THAT(dropped, ElementsAre(stored.uri));
+}
+
+TEST_F(SharedFolderTest, ACheckpointWhoseIndexAnotherJobNamesStaysUntilThatJobEnds) {
+  const std::string job = Running();
+  Shard(1, job, 10);
+  Shard(2, job, 10);
+  StoreIndex late = indexes.back();
+  late.attempt.job = JobId("job-that-was-removed");
+  const Checkpoint stored{10, storage::FileUri(FolderOf(late.attempt.job.str(), 10)), "digest", 0};
+  Commit(job, 10);
+  const std::string uri = storage::FileUri(FolderOf(job, 10));
+  std::string resumed;
+  for (const std::string& folder : {stored.uri, uri}) {
+    SubmitJobRequest request;
+    request.set_client_key(folder);
+    *request.mutable_spec() = Spec(64);
+    Do([&](CoordinatorCore& c) {
+      resumed = c.Submit(request, {absl::StrCat(folder, "/", storage::kIndexFileName), "digest", 10})->job_id();
+    });
+  }
+  Do([&](CoordinatorCore& c) { c.OnIndexStored(late, stored); });
+  for (const int64_t step : {20, 30}) Commit(job, step);
+  EXPECT_THAT(dropped, IsEmpty());
+  Cancel(resumed);
+  EXPECT_THAT(dropped, ElementsAre(uri));
 }
 
 TEST_F(SharedFolderTest, ACheckpointOfAnotherAttemptDoesNotKeepOneWithTheBeginningOfItsName) {

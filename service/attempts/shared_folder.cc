@@ -55,7 +55,7 @@ void DropResumed(Context& context, const Job& job) {
   if (parts.size() < 3 || !absl::StartsWith(uri, "file:")) return;
   const Job* owner = context.jobs.Find(JobId(std::string(parts[parts.size() - 2])));
   if (owner == nullptr || NameIn(FolderOf(*owner), uri) != parts.back()) return;
-  if (owner->HasCheckpoint(uri) || !context.jobs.ResumedIn(uri).empty()) return;
+  if (owner->HasCheckpoint(uri) || context.jobs.IsResumed(uri)) return;
   context.effects.actions.push_back(DropCheckpoint{uri});
 }
 

@@ -30,8 +30,9 @@ class Jobs {
   // returns true are included; all jobs if `is_listed` is null.
   std::vector<const Job*> Page(const JobId& after, int64_t limit,
                                const std::function<bool(const Job&)>& is_listed = nullptr) const;
-  // Whether a job that has not ended was submitted to continue from this checkpoint.
-  bool IsResumed(const std::string& checkpoint_uri) const { return resumed_.contains(checkpoint_uri); }
+  // Whether a job that has not ended was submitted to continue from this checkpoint. Its spec may name the checkpoint's
+  // folder or the index in that folder.
+  bool IsResumed(const std::string& checkpoint_uri) const { return !ResumedIn(checkpoint_uri).empty(); }
   // The checkpoints from which open jobs were submitted to continue, and that have this URI or are in the folder with
   // this URI.
   std::vector<std::string> ResumedIn(const std::string& uri) const;
