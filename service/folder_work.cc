@@ -18,6 +18,7 @@ void FolderWork::PushLocked(const std::string& folder, std::function<void()> wor
   const auto [found, is_new] = folders_.try_emplace(folder);
   found->second.work.push_back(std::move(work));
   if (!is_new) return;
+  found->second.since = Clock::now();
   ready_.push_back(folder);
   if (idle_ < ready_.size() && threads_.size() < kMaxThreads) TryToAddThread();
   ready_changed_.notify_one();
@@ -35,18 +36,25 @@ absl::Status FolderWork::Run(const std::string& folder, std::function<void()> wo
   std::unique_lock lock(mutex_);
   if (stopping_) return absl::UnavailableError("the coordinator is stopping");
   const auto found = folders_.find(folder);
-  const bool blocks =
-      found != folders_.end() && found->second.begun.has_value() && Clock::now() - *found->second.begun >= patience_;
-  if (blocks) return DoesNotAnswer(folder);
-  const auto is_done = std::make_shared<bool>(false);  // Guarded by mutex_.
-  PushLocked(folder, [this, is_done, work = std::move(work)] {
+  if (found != folders_.end() && Clock::now() - found->second.since >= patience_) return DoesNotAnswer(folder);
+  struct Waiting {  // Guarded by mutex_.
+    bool is_done = false;
+    bool is_abandoned = false;
+  };
+  const auto waiting = std::make_shared<Waiting>();
+  PushLocked(folder, [this, waiting, work = std::move(work)] {
+    {
+      const std::lock_guard begin(mutex_);
+      if (waiting->is_abandoned) return;
+    }
     work();
     const std::lock_guard done(mutex_);
-    *is_done = true;
+    waiting->is_done = true;
     done_changed_.notify_all();
   });
-  done_changed_.wait_for(lock, patience_, [&] { return *is_done || stopping_; });
-  if (*is_done) return absl::OkStatus();
+  done_changed_.wait_for(lock, patience_, [&] { return waiting->is_done || stopping_; });
+  if (waiting->is_done) return absl::OkStatus();
+  waiting->is_abandoned = true;
   return stopping_ ? absl::UnavailableError("the coordinator is stopping") : DoesNotAnswer(folder);
 }
 
@@ -85,14 +93,14 @@ void FolderWork::RunThread() {
     Folder& folder = folders_.at(name);
     const std::function<void()> work = std::move(folder.work.front());
     folder.work.pop_front();
-    folder.begun = Clock::now();
+    folder.since = Clock::now();
     lock.unlock();
     work();
     lock.lock();
-    folder.begun.reset();
     if (folder.work.empty()) {
       folders_.erase(name);
     } else {
+      folder.since = Clock::now();
       ready_.push_back(name);
     }
   }

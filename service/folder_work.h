@@ -12,7 +12,6 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -34,8 +33,9 @@ class FolderWork {
 
   // Does not wait for `work`. Drops it if this object has been stopped.
   void Push(const std::string& folder, std::function<void()> work);
-  // Waits for `work`, which may run after this call has failed, and so must own what it uses. Unavailable if it has not
-  // ended in time, if earlier work of the folder has run for that long already, or if this object is stopped.
+  // Waits for `work`. Unavailable if it has not ended in time, if earlier work of the folder has run or waited for a
+  // thread for that long already, or if this object is stopped. If this call fails, `work` may still run if it has
+  // begun, and so must own what it uses; otherwise it is dropped.
   absl::Status Run(const std::string& folder, std::function<void()> work);
   // Drops the work that has not begun, and ends calls of Run. Does not wait.
   void Cancel();
@@ -46,7 +46,7 @@ class FolderWork {
   using Clock = std::chrono::steady_clock;
   struct Folder {
     std::deque<std::function<void()>> work;
-    std::optional<Clock::time_point> begun;  // When the piece of work that runs now began.
+    Clock::time_point since;  // When the piece of work that runs now began, or when the wait for a thread began.
   };
 
   void PushLocked(const std::string& folder, std::function<void()> work);  // mutex_ must be held.
