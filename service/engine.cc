@@ -47,7 +47,10 @@ Engine::Engine(const EngineOptions& options)
       folder_writes_(options.folder_patience_ms),
       folder_removals_(options.folder_patience_ms) {}
 
-Engine::~Engine() { Stop(); }
+Engine::~Engine() {
+  Stop();
+  for (FolderWork* work : {&folder_reads_, &folder_writes_, &folder_removals_}) work->Stop();
+}
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(const EngineOptions& options) {
   std::unique_ptr<Engine> engine(new Engine(options));
@@ -127,8 +130,6 @@ void Engine::Stop() {
   for (std::thread& thread : pool_threads_) thread.join();
   pool_threads_.clear();
   NotifyChange();
-  // This is last, because it waits for file systems, which may never answer.
-  for (FolderWork* work : {&folder_reads_, &folder_writes_, &folder_removals_}) work->Stop();
 }
 
 // --- Events.

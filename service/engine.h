@@ -140,6 +140,8 @@ class Engine {
   void Detach(ConnectionId connection, const std::string& why);
 
   // Ends blocked calls and the engine's threads, cancels running builds and waits for them. Idempotent.
+  // Work on folders that users name may still run. Only the destructor waits for it, because a file system may never
+  // answer.
   void Stop();
 
  private:

@@ -10,7 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
+#include <future>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -186,11 +188,14 @@ TEST_F(EngineTest, JobsOnAFileSystemThatDoesNotAnswerDoNotBlockOthers) {
   Submit("huge-1");
   const pid_t builder = Builder("huge-1");
   EXPECT_GT(builder, 0);
-  std::thread stopping([this] { engine_->Stop(); });
-  EXPECT_TRUE(Eventually([&] { return kill(builder, 0) != 0; })) << "a build ends before the blocked call";
-  // The blocked call ends, because the engine waits for it.
+  const auto stopped = std::async(std::launch::async, [this] { engine_->Stop(); });
+  const auto has_stopped = [&] { return stopped.wait_for(std::chrono::seconds(0)) == std::future_status::ready; };
+  EXPECT_TRUE(Eventually(has_stopped)) << "it does not wait for the blocked call";
+  EXPECT_TRUE(Eventually([&] { return kill(builder, 0) != 0; }));
+  // The blocked call ends, because the engine's destructor waits for it.
   const FileDescriptor writer(open(pipe.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
-  stopping.join();
+  stopped.wait();
+  engine_.reset();
 }
 
 TEST_F(EngineTest, TheBuildOfASessionEndsWithItsClient) {
