@@ -41,7 +41,7 @@ TEST(MatrixCode, IsSharedByAProcess) {
 #if __has_feature(thread_sanitizer)
   GTEST_SKIP() << "under ThreadSanitizer, a child process of a process with threads cannot start threads";
 #endif
-  EXPECT_EXIT(_exit(MatrixCodeOfProcess() == code ? 1 : 0), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(_exit(MatrixCodeOfProcess() == code ? 1 : 0), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
