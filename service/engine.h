@@ -231,7 +231,7 @@ class Engine {
     if (folder.empty()) return read();
     const auto result = std::make_shared<absl::StatusOr<Result>>();
     XLAD_RETURN_IF_ERROR(folder_reads_.Run(folder, [result, read = std::move(read)] { *result = read(); }));
-    return *std::move(*result);
+    return std::move(*result);
   }
   absl::StatusOr<JobSpec> SpecOf(const JobId& id);
   absl::StatusOr<std::shared_ptr<JobLog>> ReadableLog();
