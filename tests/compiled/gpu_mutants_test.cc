@@ -5,8 +5,12 @@
 // XLAD_MUTANTS=N draws at most N mutants of each kind. The default is 45 mutants of each kind, of at most 60 kernels
 // that move at most 100 KiB each.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <iostream>
 #include <map>
@@ -117,35 +121,56 @@ class GpuMutants : public testing::Test {
     return mutants;
   }
 
-  void Try(const Mutant& mutant, Counts* counts) {
+  // The first ones are those of AccessError.
+  enum Outcome : int { kEquivalent = 0, kOtherResults = 5, kEndless, kMissed, kNotRun };
+  static constexpr const char* kFound[] = {"", "race", "outside", "uninitialized", "unwritten", "results", "endless"};
+  static constexpr rlim_t kMostCpuSeconds = 5;
+
+  // Returns how the runs of a mutant differ from the run of its kernel.
+  static Outcome OutcomeOf(const Mutant& mutant) {
     const Sample& sample = *mutant.sample;
     // A mutant without a barrier counts as equivalent only after both orders of the threads have been tried.
     const bool has_orders = mutant.mutation.kind == Mutation::Kind::kNoBarrier;
     bool is_same = true;
-    ++counts->all;
     for (const bool descending : {false, true}) {
       if (descending && !has_orders) break;
       const auto run =
           RunChecked(*sample.kernel, sample.inputs, {.mutation = mutant.mutation, .descending = descending});
-      ASSERT_TRUE(run.ok()) << run.status();
-      static const char* const kNames[] = {"", "race", "outside", "uninitialized", "unwritten"};
-      if (run->report.error != AccessError::kNone) {
-        ++counts->by[kNames[static_cast<int>(run->report.error)]];
-        return;
-      }
-      if (!SameBits(run->results, sample.run.results)) {
-        ++counts->by["results"];
-        return;
-      }
+      if (!run.ok()) std::cerr << run.status() << "\n";
+      if (!run.ok()) return kNotRun;
+      if (run->report.error != AccessError::kNone) return static_cast<Outcome>(run->report.error);
+      if (!SameBits(run->results, sample.run.results)) return kOtherResults;
       is_same = is_same && run->report.trace == sample.run.report.trace;
     }
-    if (is_same) {
-      ++counts->equivalent;
-      return;
+    return is_same ? kEquivalent : kMissed;
+  }
+
+  // Runs a mutant in a child process with a limit of CPU time, because a damaged loop may not end.
+  void Try(const Mutant& mutant, Counts* counts) {
+    ++counts->all;
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      const rlimit limit = {kMostCpuSeconds, kMostCpuSeconds};
+      setrlimit(RLIMIT_CPU, &limit);
+      _exit(OutcomeOf(mutant));
     }
-    ++counts->missed;
-    absl::StrAppend(&counts->missed_mutants, sample.program, " ", sample.kernel->symbol, ": place ",
-                    mutant.mutation.number, "\n");
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    const bool is_endless = WIFSIGNALED(status) && (WTERMSIG(status) == SIGXCPU || WTERMSIG(status) == SIGKILL);
+    const std::string name = absl::StrCat(mutant.sample->program, " ", mutant.sample->kernel->symbol, ": place ",
+                                          mutant.mutation.number, "\n");
+    ASSERT_TRUE(WIFEXITED(status) || is_endless) << name << "ended with signal " << WTERMSIG(status);
+    const int outcome = is_endless ? kEndless : WEXITSTATUS(status);
+    ASSERT_NE(outcome, kNotRun) << name;
+    if (outcome == kEquivalent) {
+      ++counts->equivalent;
+    } else if (outcome == kMissed) {
+      ++counts->missed;
+      counts->missed_mutants += name;
+    } else {
+      ++counts->by[kFound[outcome]];
+    }
   }
 
   const std::unique_ptr<Random> random_ = SeededRandom(1);
@@ -155,7 +180,7 @@ class GpuMutants : public testing::Test {
 };
 
 TEST_F(GpuMutants, AreFound) {
-  static const char* const kNames[] = {"", "no barrier", "next element", "next lane"};
+  static const char* const kKinds[] = {"", "no barrier", "next element", "next lane"};
   int64_t all = 0, found = 0;
   for (const Mutation::Kind kind :
        {Mutation::Kind::kNoBarrier, Mutation::Kind::kNextElement, Mutation::Kind::kNextLane}) {
@@ -163,7 +188,7 @@ TEST_F(GpuMutants, AreFound) {
     std::vector<Mutant> mutants = MutantsOf(kind);
     mutants.resize(std::min<size_t>(mutants.size(), most_));
     for (const Mutant& mutant : mutants) Try(mutant, &counts);
-    std::string line = absl::StrCat(kNames[static_cast<int>(kind)], ": ", counts.all, " mutants of ", samples_.size(),
+    std::string line = absl::StrCat(kKinds[static_cast<int>(kind)], ": ", counts.all, " mutants of ", samples_.size(),
                                     " kernels, ", counts.equivalent, " equivalent, ", counts.missed, " missed");
     for (const auto& [how, number] : counts.by) absl::StrAppend(&line, ", ", number, " ", how);
     std::cout << line << "\n" << counts.missed_mutants;
