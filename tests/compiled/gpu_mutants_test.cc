@@ -124,7 +124,7 @@ class GpuMutants : public testing::Test {
   // The first ones are those of AccessError.
   enum Outcome : int { kEquivalent = 0, kOtherResults = 5, kEndless, kMissed, kNotRun };
   static constexpr const char* kFound[] = {"", "race", "outside", "uninitialized", "unwritten", "results", "endless"};
-  static constexpr rlim_t kMostCpuSeconds = 5;
+  static constexpr rlim_t kMaxCpuSeconds = 5;
 
   // Returns how the runs of a mutant differ from the run of its kernel.
   static Outcome OutcomeOf(const Mutant& mutant) {
@@ -151,7 +151,7 @@ class GpuMutants : public testing::Test {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      const rlimit limit = {kMostCpuSeconds, kMostCpuSeconds};
+      const rlimit limit = {kMaxCpuSeconds, kMaxCpuSeconds};
       setrlimit(RLIMIT_CPU, &limit);
       _exit(OutcomeOf(mutant));
     }
