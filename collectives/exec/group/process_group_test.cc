@@ -4,7 +4,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,6 +23,7 @@
 #include "base/random.h"
 #include "collectives/exec/group/calibrate.h"
 #include "collectives/exec/group/plans.h"
+#include "collectives/exec/testing/death_in_shrink.h"
 #include "collectives/exec/testing/reading_clock.h"
 #include "collectives/plan/calibration.h"
 #include "collectives/plan/expected.h"
@@ -486,39 +486,19 @@ TEST(ProcessGroup, SurvivorsShrinkTheGroup) {
   }
 }
 
-// Both ranks are alive after the error. Rank 1 dies when rank 0 waits for it in Shrink.
 TEST(ProcessGroup, ARankThatDiesInsteadOfShrinkingIsLeftOut) {
   const std::string key = NewKey();
   const std::string folder = (std::filesystem::temp_directory_path() / key).string();
   const std::string meeting = absl::StrCat(*ControlFolder(), "/meet-", key, "-3-1");
-  const auto run = [&](int rank) {
+  ExpectThatARankThatDiesInShrinkIsLeftOut(meeting, [&](int rank) {
     const std::unique_ptr<Bootstrap> bootstrap = FileBootstrap(RealFileSystem(), folder);
     auto group = ProcessGroup::Form(OptionsOf(rank, 2, key), bootstrap.get());
     if (!group.ok()) return group;
     const auto sum = (*group)->Prepare(MakeSpec(CollectiveKind::kAllReduce, 2, 4 + rank));
     std::vector<float> values(5);
     EXPECT_FALSE((*group)->Run(**sum, values.data(), values.data()).ok()) << "the ranks disagree";
-    if (rank == 0) return (*group)->Shrink(/*deadline_ms=*/60'000);
-    // The limits are reached only if the folder of the meeting has another name or the death is not noticed.
-    const int64_t end_ns = RealClock().NowNs() + 20 * kNsPerSecond;
-    while (!std::filesystem::exists(meeting)) {
-      if (RealClock().NowNs() > end_ns) return group;
-      std::this_thread::yield();
-    }
-    raise(SIGKILL);
     return group;
-  };
-  const pid_t child = fork();
-  if (child == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    _exit(run(1).ok() ? 1 : 2);
-  }
-  const auto left = run(0);
-  ASSERT_TRUE(left.ok()) << left.status();
-  EXPECT_EQ((*left)->ranks(), 1);
-  int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFSIGNALED(status));
+  });
   std::filesystem::remove_all(folder);
 }
 

@@ -3,19 +3,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <csignal>
-#include <thread>
-
 #include "absl/strings/str_cat.h"
-#include "base/clock.h"
-#include "base/file_system.h"
 #include "base/hash.h"
 #include "base/random.h"
 #include "collectives/exec/group/control.h"
+#include "collectives/exec/testing/death_in_shrink.h"
 #include "collectives/exec/transports/registry/registry.h"
 #include "collectives/exec/transports/shared_memory/shared_memory.h"
 #include "collectives/plan/testing/make_spec.h"
@@ -69,38 +64,18 @@ TEST(MessageGroup, AProcessWithAReusedIdIsNotThatOfTheRank) {
   EXPECT_EQ(StateOfRank({MachineName(), start - 1}, getpid()), ProcessState::kGone);
 }
 
-// Both ranks are alive after the error. Rank 1 dies when rank 0 waits for it in Shrink.
 TEST(MessageGroup, ARankThatDiesInsteadOfShrinkingIsLeftOut) {
   const std::string key = absl::StrCat("message-group-test-", getpid(), "-", SystemRandom()->Hex(4));
   const std::string meeting = absl::StrCat(*ControlFolder(), "/meet-", key, "-", absl::Hex(Hash64("0,1")), "-messages");
-  const auto run = [&](int rank) {
+  ExpectThatARankThatDiesInShrinkIsLeftOut(meeting, [&](int rank) {
     MessageGroup::Options options;
     options.launch = {.rank = rank, .ranks = 2, .launcher = "test", .key = key};
     options.transport = *ChooseTransport("tcp");
     auto group = MessageGroup::Join(options);
     if (!group.ok()) return group;
     EXPECT_FALSE((*group)->Prepare(MakeSpec(CollectiveKind::kAllReduce, 2, 4 + rank), "ring").ok()) << "they disagree";
-    if (rank == 0) return (*group)->Shrink(/*deadline_ms=*/60'000);
-    // The limits are reached only if the folder of the meeting has another name or the death is not noticed.
-    const int64_t end_ns = RealClock().NowNs() + 20 * kNsPerSecond;
-    while (!RealFileSystem().Exists(meeting)) {
-      if (RealClock().NowNs() > end_ns) return group;
-      std::this_thread::yield();
-    }
-    raise(SIGKILL);
     return group;
-  };
-  const pid_t child = fork();
-  if (child == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    _exit(run(1).ok() ? 1 : 2);
-  }
-  const auto left = run(0);
-  ASSERT_TRUE(left.ok()) << left.status();
-  EXPECT_EQ((*left)->ranks(), 1);
-  int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFSIGNALED(status));
+  });
 }
 
 TEST(MessageGroup, PlansForMappedMemoryAreRefused) {
